@@ -1,0 +1,53 @@
+"""CompiledRun: what is run, as plain data. What is written to a job's folder is this, and the worker reads it back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from zerocfg.diagnostics import Diagnostic
+from zerocfg.plan import Plan
+from zerocfg.provenance import Entry
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resources:
+    """What one job occupies; the launchers schedule by it."""
+
+    num_nodes: int
+    gpus_per_node: int
+    """0 on cpu."""
+    gpu: str
+    """Model name; empty on cpu."""
+    ranks_per_node: int
+    cpus_per_node: int
+    """Cores wanted on each machine."""
+    memory_bytes_per_gpu: int
+    host_memory_bytes: int
+    """Main memory of one machine."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompiledRun:
+    deepspeed: Mapping[str, Any]
+    """The JSON for deepspeed.initialize: no "auto", no null."""
+    torchrun: tuple[str, ...]
+    """Arguments of torchrun before the script; paths in them are relative to the job's folder."""
+    environment: Mapping[str, str]
+    """What the run sets. Values already in the user's environment are kept unless `env` sets them."""
+    resources: Resources
+    plan: Plan
+    provenance: Mapping[str, Entry]
+    """Emitted path -> entry: deepspeed leaves by their JSON path, others as torchrun.NAME, environment.NAME, resources.NAME."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """Warnings and notes; a run with errors is never compiled."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The shape of `zerocfg compile --json`."""
+        return {
+            "deepspeed": dict(self.deepspeed),
+            "torchrun": list(self.torchrun),
+            "environment": dict(self.environment),
+            "resources": asdict(self.resources),
+        }

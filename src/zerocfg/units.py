@@ -1,0 +1,19 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+
+def human_count(n: float) -> str:
+    """6738415616 -> 6.74B."""
+    for limit, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if abs(n) >= limit:
+            return f"{n / limit:.3g}{suffix}"
+    return f"{n:g}"
+
+
+def human_bytes(n: float) -> str:
+    """Binary units: 1073741824 -> 1 GiB."""
+    for limit, suffix in ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB")):
+        if abs(n) >= limit:
+            return f"{n / limit:.3g} {suffix}"
+    return f"{n:g} B"
