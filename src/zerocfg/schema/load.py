@@ -130,7 +130,9 @@ def _count(path: str, value: Any, problems: list[Diagnostic], *, words: bool) ->
         return _UNREADABLE
     if not math.isfinite(value) or value != int(value):
         near = "" if not math.isfinite(value) else f"{path}={math.floor(value)} or {math.ceil(value)}"
-        problems.append(Diagnostic(code="ZC103", path=path, message=f"{path}={value} is not a whole number", hint=near or "write a whole number"))
+        problems.append(
+            Diagnostic(code="ZC103", path=path, message=f"{path}={value} is not a whole number", hint=near or "write a whole number")
+        )
         return _UNREADABLE
     return int(value)
 

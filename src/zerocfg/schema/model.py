@@ -25,6 +25,8 @@ class ModelConfig:
     """Query heads; divides hidden_size."""
     num_key_value_heads: Optional[Count] = None
     """Key and value heads (grouped-query attention). Null: num_attention_heads."""
+    head_dim: Optional[Count] = None
+    """Width of one head. Null: hidden_size / num_attention_heads."""
     intermediate_size: Optional[Count] = None
     """Width of the MLP. Null: 4 x hidden_size."""
     vocab_size: Optional[Count] = None

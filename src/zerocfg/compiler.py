@@ -1,0 +1,171 @@
+"""The order of the passes; the only place that knows it. Pure: everything that it reads comes in as an argument."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from zerocfg.artifact import CompiledRun
+from zerocfg.deepspeed.check import check_deepspeed
+from zerocfg.deepspeed.coerce import coerce_whole
+from zerocfg.diagnostics import ConfigProblems, Diagnostic, has_errors, in_order
+from zerocfg.facts import Detected
+from zerocfg.lowered import Leaf, flatten, nest, overlay
+from zerocfg.passes.check import check_plan
+from zerocfg.passes.lower.deepspeed import DECIDED_BY_GROUPS, lower_deepspeed, overlay_reason
+from zerocfg.passes.lower.environment import lower_environment, lower_resources
+from zerocfg.passes.lower.torchrun import arguments, lower_torchrun
+from zerocfg.passes.resolve.batch import resolve_batch
+from zerocfg.passes.resolve.communication import resolve_communication
+from zerocfg.passes.resolve.hardware import resolve_hardware
+from zerocfg.passes.resolve.model import resolve_model
+from zerocfg.passes.resolve.offload import resolve_activation_checkpointing, resolve_offload
+from zerocfg.passes.resolve.optimizer import resolve_optimizer
+from zerocfg.passes.resolve.precision import resolve_precision
+from zerocfg.passes.resolve.run import resolve_torchrun, resolve_train
+from zerocfg.passes.resolve.scheduler import resolve_scheduler
+from zerocfg.passes.resolve.topology import resolve_topology
+from zerocfg.passes.resolve.zero import resolve_zero
+from zerocfg.plan import Plan
+from zerocfg.provenance import Origins, Reason, rule, trace
+from zerocfg.resolved import Resolved
+from zerocfg.schema import RunConfig
+from zerocfg.schema.load import load
+
+NO_ORIGINS = Origins()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a config: a run when there is no error, and everything found on the way."""
+
+    run: CompiledRun | None
+    diagnostics: list[Diagnostic]
+
+
+def compile_run(
+    container: Mapping[str, Any],
+    *,
+    origins: Origins = NO_ORIGINS,
+    detect: Callable[[], Detected] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> CompiledRun:
+    """Compile one config. Raises ConfigProblems with every problem found."""
+    outcome = examine(container, origins=origins, detect=detect, environ=environ)
+    if outcome.run is None:
+        raise ConfigProblems(outcome.diagnostics)
+    return outcome.run
+
+
+def examine(
+    container: Mapping[str, Any],
+    *,
+    origins: Origins = NO_ORIGINS,
+    detect: Callable[[], Detected] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Outcome:
+    """Compile one config as far as it goes.
+
+    container: groups and sections by name, as plain containers. origins: where each config value was written. detect:
+    looks at this machine; called only when hardware.detect is on. environ: the user's exported environment.
+    """
+    config, problems = load(container)
+    detected = detect() if config.hardware.detect and detect is not None else None
+    plan, reasons, found = resolve(config, detected)
+    problems += found
+    asked = frozenset(path for path, reason in reasons.items() if reason.config_path and not reason.by)
+    problems += check_plan(plan, asked)
+
+    leaves = lower_deepspeed(plan, reasons)
+    given = {path: coerce_whole(path, value) for path, value in flatten(config.deepspeed)}
+    problems += _decided_elsewhere(given)
+    emitted = overlay(nest(leaves), nest(Leaf(p, v, overlay_reason(p)) for p, v in given.items()))
+    why = {leaf.path: leaf.reason for leaf in leaves} | {path: overlay_reason(path) for path in given}
+    problems += check_deepspeed(
+        emitted,
+        world_size=_batch_world(plan),
+        accelerator=plan.hardware.accelerator,
+        compute_capability=plan.hardware.compute_capability if plan.hardware.is_cuda else None,
+        trainable_params=plan.model.num_parameters if plan.model else None,
+    )
+    environment, found_env = lower_environment(plan, reasons, config.env, environ or {})
+    problems += found_env
+    torchrun = lower_torchrun(plan, reasons)
+
+    diagnostics = [_with_origin(d, why, origins) for d in in_order(problems)]
+    if has_errors(diagnostics):
+        return Outcome(None, diagnostics)
+    entries = [trace(path, value, why.get(path, rule("compiler", "")), origins) for path, value in flatten(emitted)]
+    entries += [trace(f"torchrun.{leaf.path}", leaf.value, leaf.reason, origins) for leaf in torchrun]
+    entries += [trace(f"environment.{leaf.path}", leaf.value, leaf.reason, origins) for leaf in environment]
+    run = CompiledRun(
+        deepspeed=emitted,
+        torchrun=arguments(torchrun),
+        environment={leaf.path: leaf.value for leaf in environment},
+        resources=lower_resources(plan),
+        plan=plan,
+        provenance={entry.path: entry for entry in entries},
+        diagnostics=tuple(diagnostics),
+    )
+    return Outcome(run, diagnostics)
+
+
+def resolve(config: RunConfig, detected: Detected | None) -> tuple[Plan, dict[str, Reason], list[Diagnostic]]:
+    """RunConfig -> Plan, a reason for each `section.field`, and what could not be resolved."""
+    hardware = resolve_hardware(config.hardware, detected)
+    model = resolve_model(config.model)
+    topology = resolve_topology(config.parallelism, hardware.value, model.value)
+    precision = resolve_precision(config.precision)
+    optimizer = resolve_optimizer(config.optimizer, hardware.value)
+    train = resolve_train(config.train, hardware.value)
+    sections: dict[str, Resolved[Any]] = {
+        "hardware": hardware,
+        "model": model,
+        "topology": topology,
+        "precision": precision,
+        "batch": resolve_batch(config.batch, topology.value),
+        "zero": resolve_zero(config.parallelism, model.value, topology.value, optimizer.value.type),
+        "offload": resolve_offload(config.offload, model.value),
+        "activation_checkpointing": resolve_activation_checkpointing(config.activation_checkpointing, model.value),
+        "optimizer": optimizer,
+        "scheduler": resolve_scheduler(config.scheduler, optimizer.value, train.value.steps),
+        "communication": resolve_communication(config.communication, hardware.value, topology.value, precision.value),
+        "torchrun": resolve_torchrun(config.torchrun, hardware.value),
+        "train": train,
+    }
+    plan = Plan(detected=config.hardware.detect, **{name: section.value for name, section in sections.items()})
+    reasons = {f"{name}.{field}": why for name, section in sections.items() for field, why in section.reasons.items()}
+    return plan, reasons, [problem for section in sections.values() for problem in section.problems]
+
+
+def _batch_world(plan: Plan) -> int:
+    """The ranks that DeepSpeed divides the batch by: with AutoTP the whole world (config.py:456-475)."""
+    topology = plan.topology
+    return topology.world_size if topology.tensor_parallel_degree > 1 else topology.data_parallel_size
+
+
+def _decided_elsewhere(given: Mapping[str, Any]) -> Iterator[Diagnostic]:
+    for path, value in given.items():
+        if path in DECIDED_BY_GROUPS:
+            home = DECIDED_BY_GROUPS[path]
+            yield Diagnostic(
+                code="ZC160",
+                path=f"deepspeed.{path}",
+                message=f"deepspeed.{path}={value} cannot be laid over: the rest of the plan follows from it",
+                hint=f"{home}=... instead",
+            )
+
+
+def _with_origin(diagnostic: Diagnostic, why: Mapping[str, Reason], origins: Origins) -> Diagnostic:
+    """Say who decided the value that a problem names."""
+    if diagnostic.decided_by or not diagnostic.path:
+        return diagnostic
+    path = diagnostic.path
+    if path.startswith("deepspeed.") and (reason := why.get(path.removeprefix("deepspeed."))) is not None:
+        entry = trace(path, None, reason, origins)
+        text = entry.source + (f" ({entry.reason})" if entry.reason else "")
+    else:
+        text = origins.of(path)
+    return dataclasses.replace(diagnostic, decided_by=text)

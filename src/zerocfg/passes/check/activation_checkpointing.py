@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zerocfg.diagnostics import Diagnostic, Severity
+from zerocfg.plan import Plan
+
+_OPTIONS = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimization", "synchronize_checkpoint_boundary", "profile")
+
+
+def contiguous_needs(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
+    """ZC312 (activation_checkpointing/checkpointing.py:1229-1231)."""
+    section = plan.activation_checkpointing
+    if section.enabled and section.contiguous_memory_optimization:
+        needs = {"partition_activations=true": section.partition_activations, "number_checkpoints=N": section.number_checkpoints > 0}
+        for need, met in needs.items():
+            if not met:
+                yield Diagnostic(
+                    code="ZC312",
+                    path="activation_checkpointing.contiguous_memory_optimization",
+                    message=f"activation_checkpointing.contiguous_memory_optimization=true needs activation_checkpointing.{need}",
+                    hint=f"activation_checkpointing.{need}",
+                )
+
+
+def partition_needs_tensor_parallel(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
+    """ZC313: activations are split over the model-parallel group."""
+    section = plan.activation_checkpointing
+    if section.enabled and section.partition_activations and plan.topology.tensor_parallel_degree == 1:
+        yield Diagnostic(
+            code="ZC313",
+            severity=Severity.WARNING,
+            path="activation_checkpointing.partition_activations",
+            message="activation_checkpointing.partition_activations=true splits over the tensor-parallel group, whose degree is 1: no effect",
+            hint="activation_checkpointing=full",
+        )
+
+
+def options_need_enabled(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
+    """ZC315: an option of a feature that is off."""
+    section = plan.activation_checkpointing
+    for name in _OPTIONS:
+        if getattr(section, name) and not section.enabled:
+            yield Diagnostic(
+                code="ZC315",
+                path=f"activation_checkpointing.{name}",
+                message=f"activation_checkpointing.{name}=true has no effect: activation checkpointing is off",
+                hint="activation_checkpointing=full, or activation_checkpointing.enabled=true",
+            )
+
+
+CHECKS = (contiguous_needs, partition_needs_tensor_parallel, options_need_enabled)

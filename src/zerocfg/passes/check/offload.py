@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zerocfg.diagnostics import Diagnostic, Severity
+from zerocfg.plan import Plan
+
+
+def parameters_need_stage_3(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
+    """ZC302 (engine.py:2773 hands offload_param to stage 3 only)."""
+    if plan.offload.param != "none" and plan.zero.stage != 3:
+        yield Diagnostic(
+            code="ZC302",
+            path="offload.param",
+            message=f"offload.param={plan.offload.param} has no effect at stage {plan.zero.stage}: only stage 3 shards parameters",
+            hint="parallelism=zero3, or offload=optimizer",
+        )
+
+
+def optimizer_needs_sharding(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
+    """ZC304: at stage 0 CPU Adam meets GPU weights at the first step (ops/adam/cpu_adam.py:148)."""
+    if plan.offload.optimizer != "none" and plan.zero.stage == 0:
+        yield Diagnostic(
+            code="ZC304",
+            path="offload.optimizer",
+            message=f"offload.optimizer={plan.offload.optimizer} needs ZeRO stage 1, 2 or 3; at stage 0 the first step fails",
+            hint="parallelism=zero1, or offload=none",
+        )
+
+
+def nvme_needs_stage_3(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
+    """ZC303: stages 1 and 2 take any device other than none for cpu (stage_1_and_2.py:220)."""
+    if plan.offload.optimizer == "nvme" and plan.zero.stage in (1, 2):
+        yield Diagnostic(
+            code="ZC303",
+            path="offload.optimizer",
+            message=f"offload.optimizer=nvme at stage {plan.zero.stage} would use host memory in silence: only stage 3 swaps to NVMe",
+            hint="parallelism=zero3, or offload=optimizer",
+        )
+
+
+def nvme_needs_a_path(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
+    """ZC305 (stage3.py:840, partition_parameters.py:1230)."""
+    offload = plan.offload
+    if "nvme" in (offload.optimizer, offload.param):
+        if not offload.nvme_path:
+            yield Diagnostic(
+                code="ZC305",
+                path="offload.nvme_path",
+                message="offload to nvme needs offload.nvme_path",
+                hint="offload.nvme_path=/local_nvme",
+            )
+    elif offload.nvme_path:
+        yield Diagnostic(
+            code="ZC305",
+            severity=Severity.WARNING,
+            path="offload.nvme_path",
+            message=f"offload.nvme_path={offload.nvme_path} is not used: nothing is offloaded to nvme",
+            hint="offload=optimizer_nvme or offload=all_nvme",
+        )
+
+
+def partial_offload(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
+    """ZC308 (zero/config.py:396, stage3.py:316)."""
+    ratio = plan.offload.ratio
+    if not 0 <= ratio <= 1:
+        yield Diagnostic(
+            code="ZC308", path="offload.ratio", message=f"offload.ratio={ratio} is not between 0 and 1", hint="offload.ratio=1.0"
+        )
+    elif ratio < 1 and plan.zero.stage != 3:
+        yield Diagnostic(
+            code="ZC308",
+            path="offload.ratio",
+            message=f"offload.ratio={ratio} needs stage 3, not stage {plan.zero.stage}",
+            hint="parallelism=zero3, or offload.ratio=1.0",
+        )
+    elif ratio < 1 and plan.offload.optimizer == "none":
+        yield Diagnostic(
+            code="ZC308",
+            path="offload.ratio",
+            message=f"offload.ratio={ratio} has no effect: the optimizer is not offloaded",
+            hint="offload=optimizer",
+        )
+    elif ratio < 1 and plan.optimizer.type not in ("Adam", "AdamW"):
+        yield Diagnostic(
+            code="ZC308",
+            path="offload.ratio",
+            message=f"offload.ratio={ratio} works with CPU Adam only, not with {plan.optimizer.type}",
+            hint="optimizer=adamw, or offload.ratio=1.0",
+        )
+
+
+def nvme_buffer_size(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
+    """ZC316: a buffer must hold the largest parameter (partitioned_param_swapper.py:357)."""
+    if plan.offload.param != "nvme" or plan.model is None:
+        return
+    largest, size = plan.model.largest_parameter, plan.offload.param_buffer_size
+    if size < largest:
+        yield Diagnostic(
+            code="ZC316",
+            path="offload.param_buffer_size",
+            message=f"offload.param_buffer_size={size} is smaller than the model's largest parameter, {largest} elements",
+            detail=(f"vocab_size x hidden_size = {plan.model.vocab_size} x {plan.model.hidden_size} = {plan.model.embedding_parameters}",),
+            hint=f"offload.param_buffer_size={largest}",
+        )
+
+
+def offload_on_cpu(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
+    """ZC314: nothing is gained where the accelerator's memory is host memory."""
+    for name in ("optimizer", "param"):
+        if getattr(plan.offload, name) != "none" and not plan.hardware.is_cuda:
+            yield Diagnostic(
+                code="ZC314",
+                severity=Severity.WARNING,
+                path=f"offload.{name}",
+                message=f"offload.{name}={getattr(plan.offload, name)} gains nothing on cpu: it is host memory already",
+                hint="offload=none",
+            )
+
+
+CHECKS = (
+    parameters_need_stage_3,
+    optimizer_needs_sharding,
+    nvme_needs_stage_3,
+    nvme_needs_a_path,
+    partial_offload,
+    nvme_buffer_size,
+    offload_on_cpu,
+)

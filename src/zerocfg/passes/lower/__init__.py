@@ -1,0 +1,1 @@
+"""Lowering passes: Plan -> what DeepSpeed, torchrun and the environment read, each value with its reason."""

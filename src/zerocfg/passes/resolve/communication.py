@@ -1,0 +1,45 @@
+"""Environment of the ranks: only what was decided. Names are NCCL's, torch's and DeepSpeed's."""
+
+from __future__ import annotations
+
+from zerocfg.facts import HardwareFacts
+from zerocfg.plan import CommunicationPlan, PrecisionPlan, TopologyPlan
+from zerocfg.provenance import Reason, rule
+from zerocfg.resolved import Resolved
+from zerocfg.schema.run import CommunicationConfig
+
+_PASS = "resolve.communication"
+
+
+def resolve_communication(
+    config: CommunicationConfig, hardware: HardwareFacts, topology: TopologyPlan, precision: PrecisionPlan
+) -> Resolved[CommunicationPlan]:
+    chosen: dict[str, tuple[str, Reason]] = {}
+
+    def put(name: str, value: object, why: str, config_path: str = "") -> None:
+        chosen[name] = (str(value), rule(_PASS, why, config_path))
+
+    put("OMP_NUM_THREADS", topology.cpus_per_rank, "cores a rank; torchrun would set 1 and CPU Adam would crawl", "hardware.cpus_per_node")
+    put("DEEPSPEED_TIMEOUT", int(config.timeout_minutes), "minutes that a collective may take", "communication.timeout_minutes")
+    if hardware.is_cuda:
+        if precision.tf32:
+            put("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", 1, "fp32 products on TF32 tensor cores", "precision.tf32")
+        if not hardware.p2p and hardware.gpus_per_node > 1:
+            put("NCCL_P2P_DISABLE", 1, "these boards have no peer-to-peer access", "hardware.p2p")
+        if hardware.num_nodes > 1 and hardware.network == "tcp":
+            put("NCCL_IB_DISABLE", 1, "plain TCP between the nodes", "hardware.network")
+        if config.nccl_debug:
+            put("NCCL_DEBUG", config.nccl_debug, "asked for", "communication.nccl_debug")
+    else:
+        put("DS_ACCELERATOR", "cpu", "DeepSpeed would look for other accelerators first", "hardware.accelerator")
+    if hardware.network_interface:
+        put(
+            "NCCL_SOCKET_IFNAME" if hardware.is_cuda else "GLOO_SOCKET_IFNAME",
+            hardware.network_interface,
+            "asked for",
+            "hardware.network_interface",
+        )
+        if hardware.is_cuda:
+            put("GLOO_SOCKET_IFNAME", hardware.network_interface, "the same interface for gloo's groups", "hardware.network_interface")
+    environment = {name: value for name, (value, _) in chosen.items()}
+    return Resolved(CommunicationPlan(environment=environment), {f"environment.{name}": reason for name, (_, reason) in chosen.items()})

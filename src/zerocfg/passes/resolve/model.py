@@ -1,0 +1,78 @@
+"""model.*: dims that are given, the rest by the field's common rule."""
+
+from __future__ import annotations
+
+from zerocfg.diagnostics import Diagnostic
+from zerocfg.facts import ModelFacts
+from zerocfg.provenance import Reason, asked, rule
+from zerocfg.resolved import Resolved
+from zerocfg.schema.model import ModelConfig
+
+_PASS = "resolve.model"
+_NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "sequence_length")
+
+
+def resolve_model(config: ModelConfig) -> Resolved[ModelFacts | None]:
+    """None when no dim at all is given. Codes: ZC130 some dims given and others missing, ZC131 dims that do not fit."""
+    given = {name: getattr(config, name) for name in _NEEDED}
+    if all(value is None for value in given.values()):
+        return Resolved(None, {})
+    problems = [
+        Diagnostic(
+            code="ZC130",
+            path=f"model.{name}",
+            message=f"model.{name} is missing while other dims are given",
+            hint=f"model.{name}=VALUE, or model=none to describe nothing",
+        )
+        for name, value in given.items()
+        if value is None
+    ]
+    if problems:
+        return Resolved(None, {}, problems)
+    dims: dict[str, int] = {name: int(value) for name, value in given.items() if value is not None}
+    reasons: dict[str, Reason] = {name: asked(f"model.{name}") for name in dims}
+    heads, hidden = dims["num_attention_heads"], dims["hidden_size"]
+    for name, default, why in (
+        ("num_key_value_heads", heads, f"num_attention_heads = {heads}"),
+        ("head_dim", hidden // max(1, heads), f"hidden_size / num_attention_heads = {hidden} / {heads}"),
+        ("intermediate_size", 4 * hidden, f"4 x hidden_size = 4 x {hidden}"),
+    ):
+        value = getattr(config, name)
+        dims[name] = default if value is None else int(value)
+        reasons[name] = rule(_PASS, why) if value is None else asked(f"model.{name}")
+    problems = [_not_positive(name, value) for name, value in dims.items() if value < 1]
+    if not problems:
+        problems = [*_must_divide("hidden_size", hidden, heads)] if config.head_dim is None else []
+        problems += _must_divide("num_attention_heads", heads, dims["num_key_value_heads"], "num_key_value_heads")
+    if problems:
+        return Resolved(None, {}, problems)
+    options = {
+        "tie_word_embeddings": config.tie_word_embeddings,
+        "mlp": config.mlp.value,
+        "norm": config.norm.value,
+        "positions": config.positions.value,
+        "bias": config.bias,
+        "name": config.name,
+    }
+    reasons |= {name: asked(f"model.{name}") for name in options}
+    return Resolved(ModelFacts(**dims, **options), reasons)  # type: ignore[arg-type]
+
+
+def _not_positive(name: str, value: int) -> Diagnostic:
+    return Diagnostic(
+        code="ZC131", path=f"model.{name}", message=f"model.{name}={value} must be at least 1", hint=f"model.{name}=1 or more"
+    )
+
+
+def _must_divide(name: str, value: int, by: int, by_name: str = "num_attention_heads") -> list[Diagnostic]:
+    if value % by == 0:
+        return []
+    return [
+        Diagnostic(
+            code="ZC131",
+            path=f"model.{name}",
+            message=f"model.{name}={value} is not a multiple of model.{by_name}={by}",
+            detail=(f"{value} / {by} = {value / by:.4g}",),
+            hint=f"model.{name}={value // by * by or by} or {(value // by + 1) * by}",
+        )
+    ]

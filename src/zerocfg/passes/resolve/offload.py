@@ -1,0 +1,65 @@
+"""What lives outside the GPU, and the buffers that go with it."""
+
+from __future__ import annotations
+
+from zerocfg.facts import ModelFacts
+from zerocfg.plan import ActivationCheckpointingPlan, OffloadPlan
+from zerocfg.provenance import Reason, asked, rule
+from zerocfg.resolved import Resolved
+from zerocfg.schema.activation_checkpointing import ActivationCheckpointingConfig
+from zerocfg.schema.load import field_names
+from zerocfg.schema.offload import OffloadConfig
+
+_PASS = "resolve.offload"
+
+# DeepSpeed 0.19.8's own buffers (runtime/zero/offload_config.py)
+_PARAM_BUFFERS, _PARAM_BUFFER_SIZE, _MAX_IN_CPU, _OPTIMIZER_BUFFERS = 5, 100_000_000, 1_000_000_000, 4
+
+
+def resolve_offload(config: OffloadConfig, model: ModelFacts | None) -> Resolved[OffloadPlan]:
+    reasons: dict[str, Reason] = {name: asked(f"offload.{name}") for name in field_names(OffloadConfig)}
+
+    def count(name: str, default: int, why: str) -> int:
+        given = getattr(config, name)
+        if given is None:
+            reasons[name] = rule(_PASS, why)
+            return default
+        return int(given)
+
+    size, size_why = _PARAM_BUFFER_SIZE, "DeepSpeed's default"
+    if model is not None and model.largest_parameter > size:
+        size, size_why = model.largest_parameter, f"the largest parameter, {model.largest_parameter} elements, must fit one buffer"
+    plan = OffloadPlan(
+        optimizer=config.optimizer.value,
+        param=config.param.value,
+        nvme_path=config.nvme_path or "",
+        pin_memory=config.pin_memory,
+        ratio=config.ratio,
+        param_buffer_count=count("param_buffer_count", _PARAM_BUFFERS, "DeepSpeed's default"),
+        param_buffer_size=count("param_buffer_size", size, size_why),
+        param_max_in_cpu=count("param_max_in_cpu", _MAX_IN_CPU, "DeepSpeed's default"),
+        optimizer_buffer_count=count("optimizer_buffer_count", _OPTIMIZER_BUFFERS, "DeepSpeed's default"),
+        pipeline_read=config.pipeline_read,
+        pipeline_write=config.pipeline_write,
+    )
+    return Resolved(plan, reasons)
+
+
+def resolve_activation_checkpointing(
+    config: ActivationCheckpointingConfig, model: ModelFacts | None
+) -> Resolved[ActivationCheckpointingPlan]:
+    reasons: dict[str, Reason] = {name: asked(f"activation_checkpointing.{name}") for name in field_names(ActivationCheckpointingConfig)}
+    number = int(config.number_checkpoints or 0)
+    if config.number_checkpoints is None and config.contiguous_memory_optimization and model is not None:
+        number = model.num_hidden_layers
+        reasons["number_checkpoints"] = rule(_PASS, "one a block: num_hidden_layers", "model.num_hidden_layers")
+    plan = ActivationCheckpointingPlan(
+        enabled=config.enabled,
+        partition_activations=config.partition_activations,
+        cpu_checkpointing=config.cpu_checkpointing,
+        contiguous_memory_optimization=config.contiguous_memory_optimization,
+        number_checkpoints=number,
+        synchronize_checkpoint_boundary=config.synchronize_checkpoint_boundary,
+        profile=config.profile,
+    )
+    return Resolved(plan, reasons)

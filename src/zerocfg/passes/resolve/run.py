@@ -1,0 +1,96 @@
+"""torchrun and the training loop."""
+
+from __future__ import annotations
+
+import signal
+
+from zerocfg.diagnostics import Diagnostic
+from zerocfg.facts import HardwareFacts
+from zerocfg.plan import TorchrunPlan, TrainPlan
+from zerocfg.provenance import Reason, asked, rule
+from zerocfg.resolved import Resolved
+from zerocfg.schema.load import field_names
+from zerocfg.schema.run import TorchrunConfig, TrainConfig
+
+_PASS = "resolve.run"
+DEFAULT_RDZV_PORT = 29500
+
+
+def resolve_torchrun(config: TorchrunConfig, hardware: HardwareFacts) -> Resolved[TorchrunPlan]:
+    """Codes: ZC221 a value out of range, ZC222 an unknown signal."""
+    reasons: dict[str, Reason] = {name: asked(f"torchrun.{name}") for name in field_names(TorchrunConfig)}
+    problems = []
+    for name, least in (("max_restarts", 0), ("rdzv_timeout", 1), ("shutdown_timeout", 0)):
+        if int(getattr(config, name)) < least:
+            problems.append(_below(f"torchrun.{name}", int(getattr(config, name)), least))
+    if config.rdzv_port is not None and not 0 < int(config.rdzv_port) < 65536:
+        problems.append(
+            Diagnostic(
+                code="ZC221",
+                path="torchrun.rdzv_port",
+                message=f"torchrun.rdzv_port={int(config.rdzv_port)} is not a port",
+                hint="torchrun.rdzv_port=29500",
+            )
+        )
+    for name in config.signals_to_handle:
+        if name not in signal.Signals.__members__:
+            problems.append(
+                Diagnostic(
+                    code="ZC222",
+                    path="torchrun.signals_to_handle",
+                    message=f"torchrun.signals_to_handle: {name} is not a signal here",
+                    hint="SIGTERM,SIGINT",
+                )
+            )
+    if config.rdzv_port is not None:
+        port = int(config.rdzv_port)
+    elif hardware.num_nodes == 1:
+        port, reasons["rdzv_port"] = 0, rule(_PASS, "one node: torchrun takes a free port")
+    else:
+        port, reasons["rdzv_port"] = DEFAULT_RDZV_PORT, rule(_PASS, "torch's default; under SLURM the job id decides")
+    if config.numa_binding is not None:
+        binding = config.numa_binding.value
+    elif hardware.is_cuda and hardware.numa_nodes > 1:
+        binding, reasons["numa_binding"] = (
+            "node",
+            rule(_PASS, f"{hardware.numa_nodes} NUMA nodes: each rank stays on its GPU's", "hardware.numa_nodes"),
+        )
+    else:
+        binding, reasons["numa_binding"] = "none", rule(_PASS, "one NUMA node, or no GPU to bind to", "hardware.numa_nodes")
+    plan = TorchrunPlan(
+        max_restarts=int(config.max_restarts),
+        monitor_interval=config.monitor_interval or 0.0,
+        rdzv_port=port,
+        rdzv_timeout=int(config.rdzv_timeout),
+        signals_to_handle=tuple(config.signals_to_handle),
+        shutdown_timeout=int(config.shutdown_timeout),
+        numa_binding=binding,
+    )
+    return Resolved(plan, reasons, problems)
+
+
+def resolve_train(config: TrainConfig, hardware: HardwareFacts) -> Resolved[TrainPlan]:
+    """Codes: ZC221 a value out of range."""
+    reasons: dict[str, Reason] = {name: asked(f"train.{name}") for name in field_names(TrainConfig)}
+    problems = [
+        _below(f"train.{name}", int(getattr(config, name)), least)
+        for name, least in (("steps", 1), ("log_every", 1), ("num_workers", 0), ("seed", 0))
+        if int(getattr(config, name)) < least
+    ]
+    pin = config.pin_memory
+    if pin is None:
+        pin = hardware.is_cuda
+        reasons["pin_memory"] = rule(_PASS, "on with cuda", "hardware.accelerator")
+    plan = TrainPlan(
+        steps=int(config.steps),
+        seed=int(config.seed),
+        log_every=int(config.log_every),
+        num_workers=int(config.num_workers),
+        pin_memory=pin,
+        data=config.data or "",
+    )
+    return Resolved(plan, reasons, problems)
+
+
+def _below(path: str, value: int, least: int) -> Diagnostic:
+    return Diagnostic(code="ZC221", path=path, message=f"{path}={value} must be at least {least}", hint=f"{path}={least}")

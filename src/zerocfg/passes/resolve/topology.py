@@ -1,0 +1,102 @@
+"""World size, degrees, backend and cores a rank."""
+
+from __future__ import annotations
+
+from zerocfg.diagnostics import Diagnostic
+from zerocfg.facts import HardwareFacts, ModelFacts
+from zerocfg.plan import TopologyPlan
+from zerocfg.provenance import asked, rule
+from zerocfg.resolved import Resolved
+from zerocfg.schema.parallelism import ParallelismConfig
+
+_PASS = "resolve.topology"
+
+
+def resolve_topology(config: ParallelismConfig, hardware: HardwareFacts, model: ModelFacts | None) -> Resolved[TopologyPlan]:
+    """Codes: ZC210 a degree does not divide the world (or is below 1), ZC211 heads not divisible by a degree, ZC212 the sequence
+    length not divisible by sequence_parallel_degree."""
+    degrees = {
+        "tensor_parallel_degree": int(config.tensor_parallel_degree),
+        "sequence_parallel_degree": int(config.sequence_parallel_degree),
+    }
+    world = hardware.num_nodes * hardware.gpus_per_node
+    problems: list[Diagnostic] = []
+    for name, degree in degrees.items():
+        if degree < 1 or world % degree:
+            problems.append(_does_not_divide(f"parallelism.{name}", degree, world))
+            degrees[name] = 1
+    both = degrees["tensor_parallel_degree"] * degrees["sequence_parallel_degree"]
+    if world % both:
+        problems.append(_does_not_divide("parallelism.sequence_parallel_degree", both, world, "tensor x sequence parallel"))
+        degrees = dict.fromkeys(degrees, 1)
+    if model is not None:
+        problems += _model_limits(degrees, model)
+    nccl = hardware.is_cuda
+    plan = TopologyPlan(
+        num_nodes=hardware.num_nodes,
+        nproc_per_node=hardware.gpus_per_node,
+        backend="nccl" if nccl else "gloo",
+        cpus_per_rank=max(1, hardware.cpus_per_node // hardware.gpus_per_node),
+        **degrees,
+    )
+    return Resolved(
+        plan,
+        {
+            "num_nodes": asked("hardware.num_nodes"),
+            "nproc_per_node": rule(_PASS, "one rank a GPU" if nccl else "one rank a process", "hardware.gpus_per_node"),
+            "backend": rule(_PASS, "nccl on cuda" if nccl else "gloo on cpu", "hardware.accelerator"),
+            "cpus_per_rank": rule(
+                _PASS,
+                f"cpus_per_node / ranks a node = {hardware.cpus_per_node} / {hardware.gpus_per_node}, at least 1",
+                "hardware.cpus_per_node",
+            ),
+            **{name: asked(f"parallelism.{name}") for name in degrees},
+        },
+        problems,
+    )
+
+
+def _divisors(n: int) -> list[int]:
+    return [d for d in range(1, n + 1) if n % d == 0]
+
+
+def _does_not_divide(path: str, degree: int, world: int, what: str = "") -> Diagnostic:
+    options = _divisors(world)
+    nearest = min(options, key=lambda d: (abs(d - degree), d))
+    return Diagnostic(
+        code="ZC210",
+        path=path,
+        message=f"{path}={degree}{f' ({what})' if what else ''} does not divide the world of {world} ranks",
+        detail=(f"world = num_nodes x gpus_per_node = {world}; its divisors: {', '.join(map(str, options))}",),
+        hint=f"{path}={nearest}",
+    )
+
+
+def _model_limits(degrees: dict[str, int], model: ModelFacts) -> list[Diagnostic]:
+    problems = []
+    for name, degree in degrees.items():
+        path = f"parallelism.{name}"
+        heads = model.num_attention_heads
+        if heads % degree:
+            good = [d for d in _divisors(heads) if d <= degree]
+            problems.append(
+                Diagnostic(
+                    code="ZC211",
+                    path=path,
+                    message=f"{path}={degree} does not divide model.num_attention_heads={heads}",
+                    detail=(f"{heads} / {degree} = {heads / degree:.4g} heads a rank",),
+                    hint=f"{path}={good[-1]}",
+                )
+            )
+    sp, length = degrees["sequence_parallel_degree"], model.sequence_length
+    if length % sp:
+        problems.append(
+            Diagnostic(
+                code="ZC212",
+                path="model.sequence_length",
+                message=f"model.sequence_length={length} is not a multiple of parallelism.sequence_parallel_degree={sp}",
+                detail=(f"{length} / {sp} = {length / sp:.4g} tokens a rank",),
+                hint=f"model.sequence_length={length // sp * sp or sp}",
+            )
+        )
+    return problems
