@@ -19,6 +19,7 @@ PLAN_CODES: dict[str, str] = {
     "ZC151": "The schedule's lengths do not work.",
     "ZC152": "scheduler.warmup_type is neither log nor linear.",
     "ZC160": "A key under `deepspeed` is decided by a group.",
+    "ZC161": "A key under `deepspeed` is given in two spellings.",
     "ZC201": "The batch sizes have no whole solution on this many ranks.",
     "ZC202": "A batch size is below 1.",
     "ZC210": "A parallel degree does not divide the world.",

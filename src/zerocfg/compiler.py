@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from zerocfg.artifact import CompiledRun
 from zerocfg.deepspeed.check import check_deepspeed
 from zerocfg.deepspeed.coerce import coerce_whole
+from zerocfg.deepspeed.keys import canonical
 from zerocfg.diagnostics import ConfigProblems, Diagnostic, has_errors, in_order
 from zerocfg.facts import Detected
 from zerocfg.lowered import Leaf, flatten, nest, overlay
@@ -79,8 +80,8 @@ def examine(
     problems += check_plan(plan, asked)
 
     leaves = lower_deepspeed(plan, reasons)
-    given = {path: coerce_whole(path, value) for path, value in flatten(config.deepspeed)}
-    problems += _decided_elsewhere(given)
+    given, found = _laid_over(config.deepspeed, plan)
+    problems += found
     emitted = overlay(nest(leaves), nest(Leaf(p, v, overlay_reason(p)) for p, v in given.items()))
     why = {leaf.path: leaf.reason for leaf in leaves} | {path: overlay_reason(path) for path in given}
     problems += check_deepspeed(
@@ -130,7 +131,7 @@ def resolve(config: RunConfig, detected: Detected | None) -> tuple[Plan, dict[st
         "offload": resolve_offload(config.offload, model.value),
         "activation_checkpointing": resolve_activation_checkpointing(config.activation_checkpointing, model.value),
         "optimizer": optimizer,
-        "scheduler": resolve_scheduler(config.scheduler, optimizer.value, train.value.steps),
+        "scheduler": resolve_scheduler(config.scheduler, config.optimizer.lr, train.value.steps),
         "communication": resolve_communication(config.communication, hardware.value, topology.value, precision.value),
         "torchrun": resolve_torchrun(config.torchrun, hardware.value),
         "train": train,
@@ -146,16 +147,36 @@ def _batch_world(plan: Plan) -> int:
     return topology.world_size if topology.tensor_parallel_degree > 1 else topology.data_parallel_size
 
 
-def _decided_elsewhere(given: Mapping[str, Any]) -> Iterator[Diagnostic]:
-    for path, value in given.items():
-        if path in DECIDED_BY_GROUPS:
-            home = DECIDED_BY_GROUPS[path]
-            yield Diagnostic(
-                code="ZC160",
-                path=f"deepspeed.{path}",
-                message=f"deepspeed.{path}={value} cannot be laid over: the rest of the plan follows from it",
-                hint=f"{home}=... instead",
+def _laid_over(free: Mapping[str, Any], plan: Plan) -> tuple[dict[str, Any], list[Diagnostic]]:
+    """The `deepspeed` mapping as leaves in DeepSpeed's documented spelling.
+
+    Codes: ZC160 what the plan follows from cannot be laid over, ZC161 two spellings of one key.
+    """
+    open_types = {f"{kind}.type" for kind in ("optimizer", "scheduler") if not getattr(plan, kind).type}
+    given: dict[str, Any] = {}
+    problems = []
+    for spelled, value in flatten(free):
+        path = canonical(spelled)
+        if path in DECIDED_BY_GROUPS and path not in open_types:
+            problems.append(
+                Diagnostic(
+                    code="ZC160",
+                    path=f"deepspeed.{spelled}",
+                    message=f"deepspeed.{spelled}={value} cannot be laid over: the rest of the plan follows from it",
+                    hint=f"{DECIDED_BY_GROUPS[path]}=... instead",
+                )
             )
+        elif path in given:
+            problems.append(
+                Diagnostic(
+                    code="ZC161",
+                    path=f"deepspeed.{spelled}",
+                    message=f"deepspeed.{spelled} is another spelling of deepspeed.{path}, which is given too",
+                    hint=f"~deepspeed.{spelled}",
+                )
+            )
+        given.setdefault(path, coerce_whole(path, value))
+    return given, problems
 
 
 def _with_origin(diagnostic: Diagnostic, why: Mapping[str, Reason], origins: Origins) -> Diagnostic:

@@ -109,6 +109,7 @@ class ActivationCheckpointingPlan:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OptimizerPlan:
     type: str
+    """Empty: the training script brings its own."""
     params: Mapping[str, object]
     """As emitted under optimizer.params."""
     gradient_clipping: float

@@ -8,19 +8,22 @@ from zerocfg.schema.types import Count
 
 @dataclass
 class OptimizerConfig:
-    """Group `optimizer`: DeepSpeed builds it. A parameter left null is not emitted and keeps the optimizer's own default."""
+    """Group `optimizer`: DeepSpeed builds it. A parameter left null is not emitted and keeps the optimizer's own default.
+
+    `optimizer=none` emits none: the training script hands its own to deepspeed.initialize.
+    """
 
     name: str = ""
     """The option's name, for reports."""
-    type: str = "AdamW"
-    """DeepSpeed's name: AdamW, Adam, Lion, Adagrad, Lamb, Muon."""
+    type: Optional[str] = "AdamW"
+    """DeepSpeed's name: AdamW, Adam, Lion, Adagrad, Lamb, Muon. Null: the script's own."""
     lr: float = 1e-4
     """Peak learning rate."""
     betas: Optional[List[float]] = None
     """Decay rates of the moments, two numbers."""
     eps: Optional[float] = None
     """Added to the denominator."""
-    weight_decay: float = 0.0
+    weight_decay: Optional[float] = None
     """Decoupled decay a step (AdamW, Lion, Muon), L2 elsewhere."""
     bias_correction: Optional[bool] = None
     """Adam and Lamb: correct the moments of the first steps."""

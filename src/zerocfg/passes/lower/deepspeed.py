@@ -117,7 +117,8 @@ def _offload(plan: Plan, reasons: Reasons) -> Iterator[Leaf]:
 
 def _rest(plan: Plan, reasons: Reasons) -> Iterator[Leaf]:
     optimizer, scheduler = plan.optimizer, plan.scheduler
-    yield _field("optimizer", "type", plan, reasons, "optimizer.type")
+    if optimizer.type:
+        yield _field("optimizer", "type", plan, reasons, "optimizer.type")
     for name, value in optimizer.params.items():
         yield Leaf(f"optimizer.params.{name}", value, reasons[f"optimizer.params.{name}"])
     if optimizer.type == "Lamb" and plan.zero.stage >= 1:

@@ -30,6 +30,9 @@ _NOT_PARAMS = ("name", "type", "gradient_clipping")
 
 def resolve_optimizer(config: OptimizerConfig, hardware: HardwareFacts) -> Resolved[OptimizerPlan]:
     """Codes: ZC140 unknown optimizer, ZC141 a parameter that it does not take, ZC142 a parameter out of range."""
+    if config.type is None:
+        reasons = {"type": asked("optimizer.type"), "gradient_clipping": asked("optimizer.gradient_clipping")}
+        return Resolved(OptimizerPlan(type="", params={}, gradient_clipping=config.gradient_clipping), reasons, _ranges(config))
     problems: list[Diagnostic] = []
     kind = config.type.lower()
     accepted = ACCEPTED.get(kind)
@@ -46,7 +49,7 @@ def resolve_optimizer(config: OptimizerConfig, hardware: HardwareFacts) -> Resol
         )
         kind, accepted = "adamw", ACCEPTED["adamw"]
     params: dict[str, object] = {}
-    reasons: dict[str, Reason] = {"type": asked("optimizer.type"), "gradient_clipping": asked("optimizer.gradient_clipping")}
+    reasons = {"type": asked("optimizer.type"), "gradient_clipping": asked("optimizer.gradient_clipping")}
     for name in field_names(OptimizerConfig):
         value = getattr(config, name)
         if name in _NOT_PARAMS or value is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from zerocfg.diagnostics import Diagnostic
-from zerocfg.plan import OptimizerPlan, SchedulerPlan
+from zerocfg.plan import SchedulerPlan
 from zerocfg.provenance import Reason, asked, rule
 from zerocfg.resolved import Resolved
 from zerocfg.schema.optimizer import SchedulerConfig
@@ -15,7 +15,7 @@ TYPES = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle")
 _LONGEST_DEFAULT_WARMUP = 2000
 
 
-def resolve_scheduler(config: SchedulerConfig, optimizer: OptimizerPlan, train_steps: int) -> Resolved[SchedulerPlan]:
+def resolve_scheduler(config: SchedulerConfig, lr: float, train_steps: int) -> Resolved[SchedulerPlan]:
     """Codes: ZC150 unknown scheduler, ZC151 a length that does not work, ZC152 an unknown warmup_type."""
     if config.type is None:
         return Resolved(SchedulerPlan(type="", params={}), {"type": asked("scheduler.type")})
@@ -31,7 +31,7 @@ def resolve_scheduler(config: SchedulerConfig, optimizer: OptimizerPlan, train_s
             )
         )
         return Resolved(SchedulerPlan(type="", params={}), {}, problems)
-    pick = _Picker(config, float(optimizer.params["lr"]), train_steps)  # type: ignore[arg-type]
+    pick = _Picker(config, lr, train_steps)
     if config.type == "OneCycle":
         pick.one_cycle()
     else:
