@@ -7,6 +7,7 @@ PLAN_CODES: dict[str, str] = {
     "ZC103": "A count is not a whole number.",
     "ZC104": "A number is NaN or infinite.",
     "ZC105": "A value has the wrong type, or a key does not exist in its group.",
+    "ZC106": "A whole number beyond 64 bits.",
     "ZC120": "A hardware fact is neither given nor detected.",
     "ZC121": "hardware.compute_capability is not MAJOR.MINOR.",
     "ZC122": "num_nodes or gpus_per_node is below 1.",
