@@ -104,7 +104,7 @@ def test_the_default_job() -> None:
     assert names == {
         "hardware": "auto",
         "parallelism": "zero3",
-        "precision": "fp32",
+        "precision": "bf16",
         "offload": "none",
         "activation_checkpointing": "none",
         "batch": "default",
