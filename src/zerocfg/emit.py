@@ -1,0 +1,184 @@
+"""CompiledRun <-> a folder of files. What is written here is what is run: the launcher starts `launch.sh`, the ranks read the rest."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from zerocfg.artifact import CompiledRun
+from zerocfg.errors import ZerocfgError
+
+COMPILED = "compiled"
+"""Folder below the job's folder."""
+RUN_DIR = "ZEROCFG_RUN_DIR"
+"""Environment of the ranks: the job's folder, absolute."""
+RDZV_HOST = "ZEROCFG_RDZV_HOST"
+RDZV_ID = "ZEROCFG_RDZV_ID"
+LAUNCH = "launch.sh"
+_FILES = ("ds_config", "torchrun", "environment", "resources", "plan", "provenance")
+_SECRET = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIAL)S?(_|$)", re.IGNORECASE)
+_HIDDEN = "(not written: looks like a secret)"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredRun:
+    """What `write_compiled` wrote, as plain data."""
+
+    deepspeed: dict[str, Any]
+    torchrun: tuple[str, ...]
+    environment: dict[str, str]
+    """Without the names that look like secrets."""
+    resources: dict[str, Any]
+    plan: dict[str, Any]
+
+
+def is_secret(name: str) -> bool:
+    """Whether an environment name promises a secret: HF_TOKEN, AWS_SECRET_ACCESS_KEY, but not TOKENIZERS_PARALLELISM."""
+    return _SECRET.search(name) is not None
+
+
+def write_compiled(run: CompiledRun, directory: Path, *, program: Sequence[str] | None = None, python: str = sys.executable) -> None:
+    """Write ds_config.json, torchrun.json, environment.json, resources.json, plan.json, provenance.json and launch.sh.
+
+    directory: created if need be; its parent is the job's folder. program: what torchrun runs, with its arguments
+    (`("-m", "zerocfg.launch.worker", "payload.pkl")`); without one, launch.sh takes it as its own arguments. python: the
+    interpreter of torchrun and the ranks. Each file is replaced as a whole. Values of names that look like secrets are in
+    none of them.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    plan = _plain(run.plan)
+    plan["communication"]["environment"] = _without_secrets(plan["communication"]["environment"])
+    contents = {
+        "ds_config": _plain(run.deepspeed),
+        "torchrun": list(run.torchrun),
+        "environment": {name: value for name, value in run.environment.items() if not is_secret(name)},
+        "resources": _plain(run.resources),
+        "plan": plan,
+        "provenance": {path: _entry(path, entry.as_dict()) for path, entry in run.provenance.items()},
+    }
+    for name in _FILES:
+        replace_text(directory / f"{name}.json", json.dumps(contents[name], indent=2, allow_nan=False) + "\n")
+    replace_text(directory / LAUNCH, launch_script(run, program=program, cwd=Path.cwd(), python=python), mode=0o700)
+
+
+def read_compiled(directory: Path) -> StoredRun:
+    """Read what `write_compiled` wrote. Raises ZerocfgError, naming the file, when one is missing or damaged."""
+    read: dict[str, Any] = {}
+    for name in _FILES[:-1]:
+        path = directory / f"{name}.json"
+        try:
+            read[name] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as problem:
+            raise ZerocfgError(f"{path} cannot be read: {problem}") from problem
+    return StoredRun(
+        deepspeed=read["ds_config"],
+        torchrun=tuple(read["torchrun"]),
+        environment=read["environment"],
+        resources=read["resources"],
+        plan=read["plan"],
+    )
+
+
+def launch_script(run: CompiledRun, *, program: Sequence[str] | None, cwd: Path, python: str) -> str:
+    """The shell script that starts one node's ranks. Runs by hand from anywhere: it finds the job's folder by its own place."""
+    lines = [
+        "#!/bin/sh",
+        "# Starts the ranks of this run on this machine, as zerocfg started them. Re-run it by hand from anywhere.",
+        # No command substitution around $0 alone: it would strip trailing newlines of a folder's name.
+        "case $0 in */*) here=${0%/*}/ ;; *) here=./ ;; esac",
+        'here=$(CDPATH= cd -P -- "$here.." && pwd -P && echo x) || exit 1',
+        f'export {RUN_DIR}="${{here%??}}"',
+        f"cd -- {_quote(str(cwd))} || exit 1",
+    ]
+    if run.plan.topology.num_nodes > 1:
+        lines += [f': "${{{RDZV_HOST}:?set it to the name of the first machine, the same on all}}"']
+    if any(f"${RDZV_ID}" in argument for argument in run.torchrun):
+        lines += [f': "${{{RDZV_ID}:=zerocfg}}"']
+    lines += _exports(run)
+    words = [_quote(python), "-u", "-m", "torch.distributed.run", *(_argument(a) for a in run.torchrun)]
+    words += [_quote(word) for word in program] if program is not None else ['"$@"']
+    lines += ["exec " + " \\\n  ".join(words)]
+    return "\n".join(lines) + "\n"
+
+
+def _exports(run: CompiledRun) -> list[str]:
+    lines = []
+    for name, value in run.environment.items():
+        if is_secret(name):
+            lines.append(f'[ -n "${{{name}+x}}" ] || echo "{name} is not set: its value is not written here" >&2')
+        elif set_by_config(run, name):
+            lines.append(f"export {name}={_quote(value)}")
+        else:
+            lines.append(f'[ -n "${{{name}+x}}" ] || export {name}={_quote(value)}')
+    return lines
+
+
+def set_by_config(run: CompiledRun, name: str) -> bool:
+    """Whether the config's `env` sets this name, which then wins over the user's environment."""
+    entry = run.provenance.get(f"environment.{name}")
+    return entry is not None and entry.reason == f"env.{name}"
+
+
+def _argument(argument: str) -> str:
+    """One torchrun argument as shell text: relative paths below the job's folder, rendezvous names left to the environment."""
+    option, equals, value = argument.partition("=")
+    if option == "--log-dir" and equals and not os.path.isabs(value):
+        return f'--log-dir="${RUN_DIR}"/{_quote(value)}'
+    pieces = re.split(rf"(\${RDZV_HOST}|\${RDZV_ID})", argument)
+    return "".join(f'"{piece}"' if piece.startswith("$ZEROCFG_RDZV") else _quote(piece) for piece in pieces if piece)
+
+
+def _quote(text: str) -> str:
+    return shlex.quote(text)
+
+
+def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: _HIDDEN if is_secret(name) else value for name, value in environment.items()}
+
+
+def _entry(path: str, entry: dict[str, object]) -> dict[str, object]:
+    name = path.removeprefix("environment.")
+    if name == path or not is_secret(name):
+        return {key: _plain(value) for key, value in entry.items()}
+    # The source of a command-line value repeats the value.
+    return {"value": _HIDDEN, "source": str(entry["source"]).split("=", 1)[0], "reason": entry["reason"]}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, Enum):
+        return value.value
+    return value
+
+
+def replace_text(path: Path, text: str, *, mode: int | None = None) -> None:
+    """Write a file as a whole: a reader sees the old text or the new, never half of it. mode: null leaves it to the umask."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text, encoding="utf-8")
+    if mode is not None:
+        draft.chmod(mode)
+    draft.replace(path)
+
+
+def set_aside(path: Path) -> Path | None:
+    """Keep an earlier run's file under the first free numbered name (metrics.1.jsonl). Returns that name, None without a file."""
+    if not path.exists():
+        return None
+    number = 1
+    while (kept := path.with_name(f"{path.stem}.{number}{path.suffix}")).exists():
+        number += 1
+    path.rename(kept)
+    return kept

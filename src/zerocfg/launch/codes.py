@@ -1,0 +1,16 @@
+"""One line a diagnostic code of the launcher."""
+
+from __future__ import annotations
+
+CODES: dict[str, str] = {
+    "ZC701": "The run is for GPUs that this machine does not have.",
+    "ZC702": "Several nodes with the local launcher.",
+    "ZC703": "The GPUs here are not the ones that the config names.",
+    "ZC704": "The script was started by torchrun, but it starts ranks itself.",
+    "ZC705": "Two jobs of one sweep have the same folder.",
+    "ZC706": "Another run is using the job's folder.",
+    "ZC707": "The task function, or what it refers to, cannot be sent to another process.",
+    "ZC708": "A folder's name holds %j, %t, %A or %a, which submitit replaces.",
+    "ZC709": "The return value cannot be sent back to the launcher.",
+    "ZC710": "A job's config cannot be composed.",
+}

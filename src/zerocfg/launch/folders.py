@@ -1,0 +1,85 @@
+"""A job's folder: made once, by the launcher; one run at a time uses it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from zerocfg.diagnostics import ConfigProblems, Diagnostic
+from zerocfg.emit import COMPILED, replace_text, set_aside, write_compiled
+from zerocfg.launch.hydra_state import hydra_part, task_config
+from zerocfg.launch.paths import JobPaths
+from zerocfg.launch.prepare import PreparedJob
+
+
+def remove_unused(sweep: Path) -> None:
+    """Take back a sweep's folder that Hydra has just made: multirun.yaml, and folders that are empty then."""
+    if [entry.name for entry in sweep.iterdir()] == ["multirun.yaml"]:
+        (sweep / "multirun.yaml").unlink()
+        for folder in (sweep, *sweep.parents[:2]):
+            try:
+                folder.rmdir()
+            except OSError:
+                return  # not empty, or not ours to remove
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[JobPaths]:
+    """Make the folder and hold it. Raises ConfigProblems (ZC706) when another run holds it."""
+    import filelock
+
+    paths = JobPaths(folder)
+    paths.results.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(paths.lock)
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise ConfigProblems(
+            [
+                Diagnostic(
+                    code="ZC706",
+                    path="hydra.sweep.dir",
+                    message=f"another run is using {folder}",
+                    hint="wait for it, or another hydra.sweep.dir",
+                )
+            ]
+        ) from None
+    try:
+        yield paths
+    finally:
+        lock.release()
+
+
+def fill(job: PreparedJob, paths: JobPaths, payload: bytes, program: Sequence[str], python: str) -> list[str]:
+    """Write .hydra/, compiled/ and the payload. An earlier run's files are kept under numbered names, which are returned."""
+    earlier = [*sorted(paths.root.glob("rank_*.log")), paths.metrics, paths.summary]
+    kept = [f"{path.name} -> {moved.name}" for path in earlier if path.stem.count(".") == 0 and (moved := set_aside(path))]
+    for stale in paths.results.glob("result_*.pkl"):
+        stale.unlink()
+    _save_hydra(job)
+    if job.run is not None:
+        write_compiled(job.run, paths.root / COMPILED, program=program, python=python)
+    draft = paths.payload.with_suffix(".tmp")
+    draft.touch(mode=0o600)
+    draft.write_bytes(payload)
+    os.replace(draft, paths.payload)
+    return kept
+
+
+def _save_hydra(job: PreparedJob) -> None:
+    """What Hydra's run_job saves: config.yaml, hydra.yaml, overrides.yaml, interpolations as written."""
+    hydra = hydra_part(job.config)
+    if hydra.hydra.output_subdir is None:
+        return
+    folder = job.folder / str(hydra.hydra.output_subdir)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, node in (
+        ("config", task_config(job.config)),
+        ("hydra", hydra),
+        ("overrides", job.config.hydra.overrides.task),
+    ):
+        replace_text(folder / f"{name}.yaml", OmegaConf.to_yaml(node))

@@ -1,0 +1,58 @@
+"""Names inside a job's folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+INNER = ".zerocfg"
+"""What the launcher keeps for itself: the payload, results, submitit's files."""
+PAYLOAD = f"{INNER}/payload.pkl"
+JOB_TOKEN = "ZEROCFG_JOB_TOKEN"
+"""Environment of every process of a launched job: an id of its own. Absent when launch.sh is run by hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobPaths:
+    """root: the job's folder, absolute."""
+
+    root: Path
+
+    @property
+    def inner(self) -> Path:
+        return self.root / INNER
+
+    @property
+    def payload(self) -> Path:
+        return self.root / PAYLOAD
+
+    @property
+    def results(self) -> Path:
+        return self.inner / "results"
+
+    def result(self, rank: int) -> Path:
+        return self.results / f"result_{rank}.pkl"
+
+    @property
+    def submitit(self) -> Path:
+        return self.inner / "submitit"
+
+    @property
+    def lock(self) -> Path:
+        return self.inner / "lock"
+
+    @property
+    def starter_log(self) -> Path:
+        """What torchrun itself wrote, and ranks before they had a log of their own."""
+        return self.inner / "torchrun.log"
+
+    def rank_log(self, rank: int) -> Path:
+        return self.root / f"rank_{rank}.log"
+
+    @property
+    def metrics(self) -> Path:
+        return self.root / "metrics.jsonl"
+
+    @property
+    def summary(self) -> Path:
+        return self.root / "summary.json"

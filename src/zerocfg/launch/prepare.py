@@ -1,0 +1,160 @@
+"""All jobs of a launch, composed and compiled, before anything is started or any folder is made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hydra.core.utils import filter_overrides
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf.errors import OmegaConfBaseException
+
+from zerocfg.artifact import CompiledRun
+from zerocfg.diagnostics import Diagnostic, has_errors, in_order, render_report
+from zerocfg.facts import Detected
+from zerocfg.launch.hydra_state import hydra_config
+from zerocfg.launch.preflight import check_folders, check_machine, check_nesting
+from zerocfg.schema import GROUPS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PreparedJob:
+    """One job of a launch, ready to start."""
+
+    number: int
+    """hydra.job.num."""
+    overrides: tuple[str, ...]
+    """As given, without hydra.*."""
+    config: DictConfig
+    """Whole, with the hydra node; hydra.runtime.output_dir is set."""
+    folder: Path
+    """Absolute."""
+    run: CompiledRun | None
+    """None: the app uses none of zerocfg's groups."""
+
+    @property
+    def world_size(self) -> int:
+        return self.run.plan.topology.world_size if self.run is not None else 1
+
+
+@dataclass(slots=True)
+class Prepared:
+    jobs: list[PreparedJob] = field(default_factory=list)
+    report: list[tuple[str, list[Diagnostic]]] = field(default_factory=list)
+    """Title of a job ("" for what concerns all) and what was found; jobs without a finding are not listed."""
+
+    @property
+    def refused(self) -> bool:
+        return any(has_errors(found) for _, found in self.report)
+
+    def render(self) -> str:
+        """One text for all jobs; a finding that several jobs share is shown once, with their numbers."""
+        shared: dict[Diagnostic, list[str]] = {}
+        for title, found in self.report:
+            for diagnostic in in_order(found):
+                titles = shared.setdefault(diagnostic, [])
+                if title not in titles:
+                    titles.append(title)
+        groups: dict[tuple[str, ...], list[Diagnostic]] = {}
+        for diagnostic, titles in shared.items():
+            groups.setdefault(tuple(titles), []).append(diagnostic)
+        texts = []
+        for named, found in groups.items():
+            heading = "\n".join(f"-- {title}" for title in named if title)
+            texts.append(f"{heading}\n{render_report(found)}" if heading else render_report(found))
+        return "\n\n".join(texts)
+
+
+def uses_groups(config: DictConfig) -> bool:
+    """Whether an app composes zerocfg's groups: their nodes carry our types, an app's own `model` or `optimizer` does not."""
+    return all(name in config and OmegaConf.get_type(config, name) is GROUPS[name] for name in ("hardware", "parallelism"))
+
+
+def prepare(
+    config: DictConfig,
+    job_overrides: Sequence[Sequence[str]],
+    initial_job_idx: int,
+    *,
+    load: Callable[[list[str]], DictConfig],
+    detect: Callable[[], Detected],
+    environ: Mapping[str, str],
+    start: bool = True,
+) -> Prepared:
+    """Compose and compile every job and check it against this machine.
+
+    config: the sweep's own config. load: overrides -> the job's config (Hydra's load_sweep_config). detect: looks at this
+    machine, once. start: False leaves out what only a start needs (GPUs, nodes): a dry run.
+    """
+    done = Prepared()
+    several = len(job_overrides) > 1
+    if start and (nested := list(check_nesting(environ))):
+        done.report.append(("", nested))
+    cached: list[Detected] = []
+
+    def machine() -> Detected:
+        if not cached:
+            cached.append(detect())
+        return cached[0]
+
+    for number, overrides in enumerate(job_overrides, initial_job_idx):
+        job, found = _one(number, list(overrides), load, machine, environ)
+        if job is not None:
+            if start and job.run is not None and (job.run.plan.hardware.is_cuda or job.run.plan.hardware.num_nodes > 1):
+                found = [*found, *check_machine(job.run.plan, machine(), environ)]
+            done.jobs.append(job)
+        if found:
+            title = " ".join(filter_overrides(list(overrides)))
+            done.report.append((f"job {number}: {title}".rstrip(": ") if several else "", found))
+    if clashes := list(check_folders([job.folder for job in done.jobs])):
+        done.report.append(("", clashes))
+    return done
+
+
+def _one(
+    number: int,
+    overrides: list[str],
+    load: Callable[[list[str]], DictConfig],
+    machine: Callable[[], Detected],
+    environ: Mapping[str, str],
+) -> tuple[PreparedJob | None, list[Diagnostic]]:
+    try:
+        config = load(overrides)
+        with open_dict(config):
+            config.hydra.job.id = number
+            config.hydra.job.num = number
+        with hydra_config(config):
+            folder = os.path.abspath(os.path.join(str(config.hydra.sweep.dir), str(config.hydra.sweep.subdir)))
+    except (HydraException, OmegaConfBaseException) as problem:
+        return None, [_not_composed(problem)]
+    with read_write(config.hydra.runtime), open_dict(config.hydra.runtime):
+        config.hydra.runtime.output_dir = folder
+    run: CompiledRun | None = None
+    found: list[Diagnostic] = []
+    if uses_groups(config):
+        from zerocfg.compiler import examine
+        from zerocfg.compose import from_hydra
+
+        with hydra_config(config):
+            composed = from_hydra(config, overrides)
+        outcome = examine(composed.container, origins=composed.origins, detect=machine, environ=environ)
+        found = [*composed.diagnostics, *outcome.diagnostics]
+        run = outcome.run
+        if run is None or has_errors(found):
+            return None, found
+    job = PreparedJob(
+        number=number,
+        overrides=tuple(filter_overrides(overrides)),
+        config=config,
+        folder=Path(folder),
+        run=run,
+    )
+    return job, found
+
+
+def _not_composed(problem: Exception) -> Diagnostic:
+    first, *rest = str(problem).strip().splitlines() or [type(problem).__name__]
+    cause = str(problem.__cause__).strip().splitlines() if problem.__cause__ is not None else []
+    return Diagnostic(code="ZC710", message=first, detail=tuple(line.strip() for line in (*rest, *cause) if line.strip()))

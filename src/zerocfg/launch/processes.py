@@ -1,0 +1,83 @@
+"""Processes of one job, found by a token in their environment: sessions and groups differ, and none may be left behind."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from zerocfg.launch.paths import JOB_TOKEN
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """A process that can be recognized after its number was given to another."""
+
+    pid: int
+    started: str
+    """Clock ticks since boot, /proc/PID/stat; empty where there is no /proc."""
+
+    @classmethod
+    def own(cls) -> ProcessId:
+        return cls(os.getpid(), _start_time(os.getpid()))
+
+    def alive(self) -> bool:
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        return _start_time(self.pid) == self.started
+
+
+def _start_time(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def with_token(token: str, *, but: Collection[int] = ()) -> list[int]:
+    """Processes of this user whose environment has the job's token, zombies left out."""
+    if not token:
+        return []
+    mark = f"{JOB_TOKEN}={token}".encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        pid = int(entry.name)
+        if pid in but:
+            continue
+        try:
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+def end_all(token: str, *, but: Collection[int] = (), grace: float = 3.0) -> list[int]:
+    """Wait for a job's last processes, then SIGKILL what is left. Returns the pids that had to be killed."""
+    deadline = time.monotonic() + grace
+    while (left := with_token(token, but=but)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for pid in left:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 5.0
+    while left and with_token(token, but=but) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left
+
+
+def die_with_parent(number: int = signal.SIGTERM) -> None:
+    """Have the kernel signal this process when its parent ends, however that happens (Linux; nothing elsewhere)."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)

@@ -1,0 +1,123 @@
+"""One rank. It composes nothing, parses no command line, makes no folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from zerocfg.emit import RUN_DIR, set_aside
+from zerocfg.launch.hydra_state import changes_directory, hydra_part, task_config
+from zerocfg.launch.paths import JOB_TOKEN, JobPaths
+from zerocfg.launch.payload import Envelope, Task, read_envelope
+from zerocfg.launch.processes import die_with_parent
+from zerocfg.launch.results import failed, succeeded, write_result
+from zerocfg.launch.streams import capture, configure_rank_log
+
+
+def main(arguments: list[str]) -> int:
+    """Run the task function of one rank. Exit status 0 when it returned (or called sys.exit(0))."""
+    rank = int(os.environ.get("RANK", "0"))
+    launched = JOB_TOKEN in os.environ
+    if launched:
+        die_with_parent()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # the launcher shields its helpers from Ctrl-C; the task function gets Python's own behaviour back
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    root = Path(os.environ[RUN_DIR])
+    paths = JobPaths(root)
+    log = paths.rank_log(rank)
+    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
+        set_aside(log)
+    # A launcher follows rank_0.log itself; by hand, the terminal gets a copy.
+    finish = capture(log, console=rank == 0 and not launched)
+    paths.result(rank).unlink(missing_ok=True)
+    try:
+        return _run(root / arguments[0], rank, paths)
+    finally:
+        finish()
+
+
+def _run(payload: Path, rank: int, paths: JobPaths) -> int:
+    import faulthandler
+
+    faulthandler.enable()
+    try:
+        result = succeeded(rank, _task(read_envelope(payload), rank))
+    except BaseException as error:
+        if isinstance(error, SystemExit) and error.code in (None, 0):
+            result = succeeded(rank, None)
+        else:
+            error.__traceback__ = _from_task(error.__traceback__)
+            result = failed(rank, error)
+            sys.stdout.flush()
+            print(result.traceback, end="", file=sys.stderr, flush=True)
+    write_result(paths.result(rank), result)
+    return 0 if result.ok else 1
+
+
+def _task(envelope: Envelope, rank: int) -> Any:
+    os.environ.update(envelope.env_set)
+    sys.argv = [envelope.script]
+    sys.path[:] = [*envelope.sys_path, *(entry for entry in sys.path if entry not in envelope.sys_path)]
+    task = envelope.open()
+    _lend_main(task, envelope.script)
+    return _call(task, rank)
+
+
+def _call(task: Task, rank: int) -> Any:
+    """What Hydra's run_job does around the function, less what the launcher has done: folders and .hydra/."""
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.core.singleton import Singleton
+    from hydra.core.utils import JobReturn, JobRuntime, JobStatus, _flush_loggers
+
+    Singleton.set_state(task.singletons)
+    HydraConfig.instance().set_config(task.config)
+    config = task_config(task.config)
+    if changes_directory(task.config):
+        os.chdir(task.config.hydra.runtime.output_dir)
+    configure_rank_log(task.config, rank)
+    if rank != 0:
+        return task.function(config)
+    ret = JobReturn(
+        overrides=list(task.config.hydra.overrides.task),
+        cfg=config,
+        hydra_cfg=hydra_part(task.config),
+        working_dir=os.getcwd(),
+        task_name=JobRuntime.instance().get("name"),
+    )
+    task.callbacks.on_job_start(config=task.config, task_function=task.function)
+    try:
+        ret.return_value = task.function(config)
+        ret.status = JobStatus.COMPLETED
+    except Exception as error:
+        ret.return_value, ret.status = error, JobStatus.FAILED
+        raise
+    finally:
+        _flush_loggers()
+        if ret.status is not JobStatus.UNKNOWN:
+            task.callbacks.on_job_end(config=task.config, job_return=ret)
+    return ret.return_value
+
+
+def _lend_main(task: Task, script: str) -> None:
+    """Names of the user's script belong to `__main__`, here the worker's: let pickle and inspect find them (torch.save, triton)."""
+    function = task.function
+    if getattr(function, "__module__", None) == "__main__":
+        here = sys.modules["__main__"]
+        if os.path.isfile(script):
+            here.__file__ = script
+        for name, value in getattr(function, "__globals__", {}).items():
+            if not name.startswith("__"):
+                setattr(here, name, value)
+
+
+def _from_task(trace: TracebackType | None) -> TracebackType | None:
+    """Leave out the frames between here and the task function."""
+    start = trace
+    while start is not None and start.tb_frame.f_code.co_filename == __file__:
+        start = start.tb_next
+    return start if start is not None else trace

@@ -1,0 +1,71 @@
+"""What a rank leaves behind: one file each, written as a whole at its end."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from zerocfg.errors import ZerocfgError
+from zerocfg.launch.paths import JobPaths
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankResult:
+    """One rank's end. Written by the rank."""
+
+    rank: int
+    ok: bool
+    value: bytes = b""
+    """Rank 0: the return value, cloudpickled."""
+    value_problem: str = ""
+    """Why there is no value although the rank did well."""
+    error: str = ""
+    """One line, "ValueError: ..."."""
+    traceback: str = ""
+    exception: bytes = b""
+    """The exception itself, where it can be pickled."""
+    time: float = field(default_factory=time.time)
+    """When it ended, seconds since the epoch: the first failure is the cause, the others are its echo."""
+
+
+def succeeded(rank: int, value: object) -> RankResult:
+    if rank != 0:
+        return RankResult(rank=rank, ok=True)
+    data, problem = _pickled(value)
+    return RankResult(rank=rank, ok=True, value=data, value_problem=problem)
+
+
+def failed(rank: int, error: BaseException) -> RankResult:
+    """error: its traceback starts at the task function."""
+    data, _ = _pickled(error)
+    if isinstance(error, ZerocfgError):
+        # the user's to mend: its text is the report
+        return RankResult(rank=rank, ok=False, error=str(error).partition("\n")[0], traceback=f"{error}\n", exception=data)
+    lines = traceback.format_exception(type(error), error, error.__traceback__)
+    title = "".join(traceback.format_exception_only(error)).strip()
+    return RankResult(rank=rank, ok=False, error=title, traceback="".join(lines), exception=data)
+
+
+def _pickled(value: object) -> tuple[bytes, str]:
+    import cloudpickle
+
+    try:
+        return cloudpickle.dumps(value), ""
+    except Exception as problem:
+        return b"", f"{type(value).__name__} cannot be pickled ({type(problem).__name__}: {problem})"
+
+
+def write_result(path: Path, result: RankResult) -> None:
+    """Whole or not at all; the folder exists already."""
+    draft = path.with_suffix(f".{os.getpid()}")
+    draft.write_bytes(pickle.dumps(result))
+    draft.replace(path)
+
+
+def read_results(paths: JobPaths) -> dict[int, RankResult]:
+    results = (pickle.loads(path.read_bytes()) for path in paths.results.glob("result_*.pkl"))
+    return {result.rank: result for result in results}

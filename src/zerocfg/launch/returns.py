@@ -1,0 +1,109 @@
+"""What the launcher hands back to Hydra: a JobReturn a job, made of what its ranks left behind."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+from hydra.core.utils import JobReturn, JobRuntime, JobStatus
+from hydra.errors import CompactHydraException
+
+from zerocfg.errors import ZerocfgError
+from zerocfg.launch.hydra_state import changes_directory, hydra_part, task_config
+from zerocfg.launch.job import NodeOutcome
+from zerocfg.launch.paths import JobPaths
+from zerocfg.launch.prepare import PreparedJob
+from zerocfg.launch.results import RankResult, read_results
+
+
+class JobFailed(ZerocfgError, CompactHydraException):  # type: ignore[misc]
+    """A job that did not end well. Hydra prints str() without a stack of its own; `traceback` is the failing rank's."""
+
+    def __init__(self, summary: str, traceback: str = "", *, shown: bool = False) -> None:
+        self.summary = summary
+        self.traceback = traceback
+        self.shown = shown
+        """The rank's log, with the traceback, was on the terminal already."""
+        super().__init__(summary if shown or not traceback else f"{summary}\n\n{traceback}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _job_failed, (self.summary, self.traceback, self.shown, self.__cause__)
+
+
+def _job_failed(summary: str, traceback: str, shown: bool, cause: BaseException | None) -> JobFailed:
+    failed = JobFailed(summary, traceback, shown=shown)
+    failed.__cause__ = cause
+    return failed
+
+
+def job_return(job: PreparedJob, paths: JobPaths, outcome: NodeOutcome | str, *, shown: bool) -> tuple[JobReturn, list[str]]:
+    """Hydra's JobReturn, and warnings. outcome: of the node, or why there is none. shown: rank 0's log was on the terminal."""
+    ret = blank_return(job)
+    results = read_results(paths)
+    warnings: list[str] = []
+    problem = _failure(job, paths, outcome, results, shown=shown)
+    if problem is not None:
+        ret.status, ret.return_value = JobStatus.FAILED, problem
+        return ret, warnings
+    value: object = None
+    first = results[0]
+    if first.value_problem:
+        warnings.append(f"warning[ZC709] job {job.number}: the return value is lost: {first.value_problem}")
+    else:
+        try:
+            value = pickle.loads(first.value)
+        except Exception as reason:
+            warnings.append(f"warning[ZC709] job {job.number}: the return value cannot be read here: {type(reason).__name__}: {reason}")
+    ret.status, ret.return_value = JobStatus.COMPLETED, value
+    return ret, warnings
+
+
+def blank_return(job: PreparedJob) -> JobReturn:
+    """All that is known before the job has run."""
+    return JobReturn(
+        overrides=list(job.config.hydra.overrides.task),
+        cfg=task_config(job.config),
+        hydra_cfg=hydra_part(job.config),
+        working_dir=str(job.folder) if changes_directory(job.config) else os.getcwd(),
+        task_name=JobRuntime.instance().get("name"),
+    )
+
+
+def _failure(
+    job: PreparedJob, paths: JobPaths, outcome: NodeOutcome | str, results: dict[int, RankResult], *, shown: bool
+) -> JobFailed | None:
+    errors = sorted((r for r in results.values() if not r.ok), key=lambda r: r.time)
+    silent = [rank for rank in range(job.world_size) if rank not in results]
+    stopped = outcome.stopped_by if isinstance(outcome, NodeOutcome) else ""
+    if isinstance(outcome, NodeOutcome) and outcome.returncode == 0 and not errors and not silent:
+        return None
+    title = f"job {job.number} failed"
+    if errors and not stopped:
+        first = errors[0]
+        echo = f" ({len(errors) - 1} more followed)" if len(errors) > 1 else ""
+        log = paths.rank_log(first.rank)
+        summary = f"{title}: rank {first.rank} of {job.world_size}: {first.error}{echo}\n  log: {log}"
+        problem = JobFailed(summary, first.traceback, shown=shown and first.rank == 0)
+        if first.exception:
+            try:
+                problem.__cause__ = pickle.loads(first.exception)
+            except Exception:
+                problem.__cause__ = None
+        return problem
+    if stopped:
+        return JobFailed(f"job {job.number} was stopped: {stopped}\n  folder: {paths.root}")
+    if not isinstance(outcome, NodeOutcome):
+        return JobFailed(f"{title}: it ended without an outcome\n  folder: {paths.root}", outcome)
+    names = ", ".join(map(str, silent))
+    how = f"ended by signal {-outcome.returncode}" if outcome.returncode < 0 else f"exit status {outcome.returncode}"
+    summary = f"{title}: {how}; no word from rank {names}: killed (out of memory?), or it never started\n  log: {paths.starter_log}"
+    return JobFailed(summary, _tail(paths.starter_log))
+
+
+def _tail(path: Path, lines: int = 40) -> str:
+    try:
+        return "\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""

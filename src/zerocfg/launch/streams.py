@@ -1,0 +1,83 @@
+"""Where a rank's words go: every rank has a file of its own, rank 0's is shown too."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+
+def capture(log: Path, *, console: bool) -> Callable[[], None]:
+    """Send this process's stdout and stderr, C libraries' too, to `log`. Returns what to call at the end.
+
+    console: a `tee` copies to the old stdout as well; a process of its own, so that nothing is lost when this one crashes.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    tee: subprocess.Popen[bytes] | None = None
+    if console:
+        # a session of its own: signals that end the rank must not cut off its last words
+        tee = subprocess.Popen(["tee", "-a", str(log)], stdin=subprocess.PIPE, start_new_session=True)
+        assert tee.stdin is not None
+        target = os.dup(tee.stdin.fileno())
+        tee.stdin.close()
+    else:
+        target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for descriptor in (1, 2):
+        os.dup2(target, descriptor)
+    os.close(target)
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(line_buffering=True, encoding="utf-8", errors="backslashreplace")
+
+    def finish() -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if tee is not None:
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, 1)
+            os.dup2(nothing, 2)
+            with suppress(subprocess.TimeoutExpired):  # a child of the task still holds the pipe
+                tee.wait(timeout=5)
+
+    return finish
+
+
+def configure_rank_log(config: DictConfig, rank: int) -> None:
+    """Python logging as hydra.job_logging says. Only rank 0 writes the job's own log file; the others have rank_<r>.log."""
+    from hydra.core.utils import configure_log
+
+    logging_config = config.hydra.job_logging
+    if rank != 0 and logging_config is not None:
+        logging_config = OmegaConf.create(without_files(OmegaConf.to_container(logging_config, resolve=True)))
+    configure_log(logging_config, config.hydra.verbose)
+
+
+def without_files(logging_config: Any) -> Any:
+    """A logging config in which handlers that write to a file write to stdout instead, each destination once."""
+    handlers = dict(logging_config.get("handlers") or {})
+    files = {name for name, handler in handlers.items() if "filename" in handler}
+    shown = {name for name, handler in handlers.items() if str(handler.get("class", "")).endswith("StreamHandler")}
+    for name in files:
+        kept = {key: value for key, value in handlers[name].items() if key in ("level", "formatter", "filters")}
+        handlers[name] = {"class": "logging.StreamHandler", "stream": "ext://sys.stdout", **kept}
+
+    def fewer(logger: dict[str, Any]) -> dict[str, Any]:
+        names = list(logger.get("handlers") or [])
+        if any(name in shown for name in names):
+            names = [name for name in names if name not in files]
+        return {**logger, "handlers": names} if "handlers" in logger else logger
+
+    changed = {**logging_config, "handlers": handlers}
+    if logging_config.get("root"):
+        changed["root"] = fewer(logging_config["root"])
+    if logging_config.get("loggers"):
+        changed["loggers"] = {name: fewer(logger) for name, logger in logging_config["loggers"].items()}
+    return changed

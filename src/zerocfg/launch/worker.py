@@ -1,0 +1,8 @@
+"""What torchrun starts: `python -m zerocfg.launch.worker PAYLOAD`. Empty but for the call: the script's own names move in here."""
+
+if __name__ == "__main__":
+    import sys
+
+    from zerocfg.launch.rank import main
+
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,201 @@
+"""Process group, model and engine, as the plan says; and whether they came out so."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from zerocfg.diagnostics import ConfigProblems, Diagnostic
+
+if TYPE_CHECKING:
+    from zerocfg.runtime.run import Run
+
+log = logging.getLogger("zerocfg")
+T = TypeVar("T")
+_SHM_OP = "deepspeed_shm_comm"
+
+
+def start(run: Run) -> None:
+    """Join the process group with the plan's backend. Raises ConfigProblems (ZC722) when that is not what came out."""
+    import torch
+
+    if torch.distributed.is_initialized() and run.engine is not None:
+        return
+    backend = run.plan.topology.backend
+    cuda = run.plan.hardware.is_cuda
+    if cuda:
+        if not torch.cuda.is_available() or torch.cuda.device_count() <= run.local_rank:
+            raise ConfigProblems([_no_gpu(run, torch)])
+        torch.cuda.set_device(run.local_rank)
+        torch.backends.cuda.matmul.allow_tf32 = run.plan.precision.tf32
+        torch.backends.cudnn.allow_tf32 = run.plan.precision.tf32
+    import deepspeed
+
+    if not cuda:
+        # DeepSpeed would compile a shared-memory all-reduce for a minute; gloo does the work.
+        deepspeed.ops.__compatible_ops__[_SHM_OP] = False
+    first = not torch.distributed.is_initialized()
+    timeout = timedelta(minutes=int(os.environ.get("DEEPSPEED_TIMEOUT", "10")))
+    deepspeed.init_distributed(dist_backend=backend, timeout=timeout, verbose=False)
+    actual = torch.distributed.get_backend()
+    if actual != backend:
+        raise ConfigProblems(
+            [
+                Diagnostic(
+                    code="ZC722",
+                    path="hardware.accelerator",
+                    message=f"the process group runs on {actual}, the plan says {backend}",
+                    hint="let run.build or run.initialize start the process group, before other code does",
+                )
+            ]
+        )
+    if first and run.rank == 0:
+        log.info("%s, %d ranks, %s", backend_name(run), run.world_size, torch.cuda.get_device_name() if cuda else "cpu")
+
+
+def backend_name(run: Run) -> str:
+    import torch
+
+    if run.plan.topology.backend != "nccl":
+        return f"backend {run.plan.topology.backend}"
+    return "backend nccl " + ".".join(map(str, torch.cuda.nccl.version()))
+
+
+def build(run: Run, make: Callable[[], T]) -> T:
+    import deepspeed
+    import torch
+
+    start(run)
+    seed_everything(run.plan.train.seed)
+    if run.plan.zero.stage == 3:
+        with deepspeed.zero.Init(config_dict_or_path=run.deepspeed_config, dtype=run.dtype):
+            model = make()
+    else:
+        with _default_dtype(run.dtype), torch.device(run.device):
+            model = make()
+    # from here on ranks that see different samples draw different numbers (dropout)
+    seed_everything(run.plan.train.seed + 1 + run.data_parallel_rank)
+    return model
+
+
+def initialize(run: Run, model: Any, kwargs: dict[str, Any]) -> Any:
+    import deepspeed
+
+    start(run)
+    config = run.deepspeed_config
+    if run.plan.activation_checkpointing.enabled:
+        deepspeed.checkpointing.configure(None, deepspeed_config=run.deepspeed_config)
+    arguments = {"model_parameters": [p for p in model.parameters() if p.requires_grad], **kwargs}
+    engine, *_ = deepspeed.initialize(model=model, config=config, **arguments)
+    compare(promised(run, own_optimizer="optimizer" in kwargs), effective(engine))
+    return engine
+
+
+def promised(run: Run, *, own_optimizer: bool = False) -> dict[str, object]:
+    """What the plan says the engine does. own_optimizer: the script brings one, and its class is its own affair."""
+    plan = run.plan
+    values: dict[str, object] = {
+        "zero_optimization.stage": plan.zero.stage,
+        "train_micro_batch_size_per_gpu": plan.batch.micro_batch_size,
+        "gradient_accumulation_steps": plan.batch.gradient_accumulation_steps,
+        "dtype of the weights": plan.precision.dtype,
+        "gradient_clipping": float(plan.optimizer.gradient_clipping),
+        "zero_optimization.offload_optimizer.device": plan.offload.optimizer,
+        "zero_optimization.offload_param.device": plan.offload.param,
+        "backend": plan.topology.backend,
+        "world size": plan.topology.world_size,
+    }
+    if plan.topology.tensor_parallel_degree == 1:
+        # with AutoTP DeepSpeed counts each tensor-parallel rank as a data-parallel one
+        values["train_batch_size"] = plan.batch.global_batch_size
+    if plan.optimizer.type and not own_optimizer:
+        values["optimizer.type"] = _family(plan.optimizer.type)
+        values["optimizer runs on"] = "cpu" if plan.offload.optimizer != "none" else plan.hardware.accelerator
+    return values
+
+
+def effective(engine: Any) -> dict[str, object]:
+    """What the engine does, read off its objects where there is one to read, else off its parsed config."""
+    import torch
+
+    basic = type(engine.basic_optimizer).__name__ if engine.basic_optimizer is not None else ""
+    weight = next(engine.module.parameters())
+    names = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
+    return {
+        "zero_optimization.stage": engine.zero_optimization_stage(),
+        "train_micro_batch_size_per_gpu": engine.train_micro_batch_size_per_gpu(),
+        "gradient_accumulation_steps": engine.gradient_accumulation_steps(),
+        "train_batch_size": engine.train_batch_size(),
+        "dtype of the weights": names.get(weight.dtype, str(weight.dtype)),
+        "gradient_clipping": float(engine.gradient_clipping()),
+        "zero_optimization.offload_optimizer.device": _device(engine.zero_offload_optimizer()),
+        "zero_optimization.offload_param.device": _device(engine.zero_offload_param()),
+        "backend": torch.distributed.get_backend(),
+        "world size": torch.distributed.get_world_size(),
+        "optimizer.type": _family(basic),
+        "optimizer runs on": "cpu" if "CPU" in basic or weight.device.type == "cpu" else weight.device.type,
+    }
+
+
+def compare(plan: dict[str, object], engine: dict[str, object]) -> None:
+    """Raises ConfigProblems with a ZC721 for each value of the plan that the engine does not have."""
+    problems = [
+        Diagnostic(
+            code="ZC721",
+            path=f"deepspeed.{name}" if " " not in name else "",
+            message=f"{name}: the plan says {wanted}, the engine has {engine.get(name)}",
+            hint="run.initialize(model) with the compiled config as it is; or set the value in its config group",
+        )
+        for name, wanted in plan.items()
+        if engine.get(name) != wanted
+    ]
+    if problems:
+        raise ConfigProblems(problems)
+
+
+def _device(section: Any) -> str:
+    device = getattr(section, "device", None)
+    return "none" if device is None else str(getattr(device, "value", device))
+
+
+def _family(name: str) -> str:
+    lowered = name.lower()
+    return next((family for family in ("muon", "adagrad", "adam", "lion", "lamb") if family in lowered), lowered)
+
+
+@contextmanager
+def _default_dtype(dtype: Any) -> Iterator[None]:
+    import torch
+
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def seed_everything(seed: int) -> None:
+    """Python's, numpy's and torch's generators, on every device."""
+    import numpy
+    import torch
+
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def _no_gpu(run: Run, torch: Any) -> Diagnostic:
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return Diagnostic(
+        code="ZC722",
+        path="hardware.accelerator",
+        message=f"rank {run.rank} is for GPU {run.local_rank} of its machine, and torch sees {found}",
+        detail=(f"torch {torch.__version__}, built for CUDA {torch.version.cuda}",),
+        hint="a CUDA build of torch that fits the driver, or hardware=cpu",
+    )

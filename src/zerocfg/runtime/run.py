@@ -1,0 +1,107 @@
+"""One rank's view of a run."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from zerocfg.emit import StoredRun
+from zerocfg.plan import Plan
+from zerocfg.runtime.stored_plan import plan_from
+
+T = TypeVar("T")
+
+
+class Run:
+    """What was compiled, and the few calls that turn it into training.
+
+    `rank`, `local_rank`, `world_size` as torchrun numbers them. `output_dir`: the job's folder, the same for all ranks.
+    """
+
+    def __init__(self, stored: StoredRun, *, output_dir: Path, rank: int, local_rank: int, world_size: int) -> None:
+        self._stored = stored
+        self.plan: Plan = plan_from(stored.plan)
+        self.output_dir = output_dir
+        self.rank = rank
+        self.local_rank = local_rank
+        self.world_size = world_size
+        self.engine: Any = None
+        """DeepSpeed's engine, after `initialize`."""
+        self.last_loss = float("nan")
+        """Of the last logged step, mean over the ranks."""
+
+    @property
+    def deepspeed_config(self) -> dict[str, Any]:
+        """The compiled JSON, a fresh copy: `deepspeed.initialize(config=run.deepspeed_config)` works as well."""
+        return copy.deepcopy(self._stored.deepspeed)
+
+    @property
+    def device(self) -> Any:
+        """torch.device of this rank."""
+        import torch
+
+        return torch.device("cuda", self.local_rank) if self.plan.hardware.is_cuda else torch.device("cpu")
+
+    @property
+    def dtype(self) -> Any:
+        """torch.dtype of the weights."""
+        import torch
+
+        return {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[self.plan.precision.dtype]
+
+    @property
+    def data_parallel_size(self) -> int:
+        """Ranks that see different samples."""
+        return self.plan.topology.data_parallel_size
+
+    @property
+    def data_parallel_rank(self) -> int:
+        """Which share of each global batch this rank sees; ranks that share a model or a sequence are neighbours."""
+        return self.rank // (self.plan.topology.tensor_parallel_degree * self.plan.topology.sequence_parallel_degree)
+
+    def start(self) -> None:
+        """Join the process group. `build` and `initialize` do it themselves; raw DeepSpeed code may too."""
+        from zerocfg.runtime.engine import start
+
+        start(self)
+
+    def build(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Call `function` so that the model it returns has the plan's dtype and device; at stage 3 it is sharded as it is made.
+
+        The seed is set first: with the same train.seed, weights are the same at each stage and on each number of ranks, as
+        long as modules initialize their own parameters, or by `Module.apply`.
+        """
+        from zerocfg.runtime.engine import build
+
+        return build(self, lambda: function(*args, **kwargs))
+
+    def initialize(self, model: Any, **kwargs: Any) -> Any:
+        """deepspeed.initialize with the compiled JSON. Returns the engine (its `optimizer` and `lr_scheduler` are attributes).
+
+        kwargs: for deepspeed.initialize (optimizer, model_parameters, ...). Raises ConfigProblems (ZC721) when what the engine
+        does differs from the plan.
+        """
+        from zerocfg.runtime.engine import initialize
+
+        self.engine = initialize(self, model, kwargs)
+        return self.engine
+
+    def checkpoint(self, function: Callable[..., Any], *args: Any) -> Any:
+        """function(*args), its activations recomputed in the backward pass when activation_checkpointing is enabled."""
+        if not self.plan.activation_checkpointing.enabled:
+            return function(*args)
+        import deepspeed
+
+        return deepspeed.checkpointing.checkpoint(function, *args)
+
+    def steps(self, batches: Iterable[Any], *, engine: Any = None) -> Iterator[Any]:
+        """Optimizer steps (`Step`) until train.steps, each of gradient_accumulation_steps micro batches out of `batches`.
+
+        batches: a DataLoader or any iterable of micro batches, started again when it ends. engine: the default is what
+        `initialize` returned. Rank 0 writes metrics.jsonl, TensorBoard scalars and summary.json in `output_dir`.
+        """
+        from zerocfg.runtime.steps import steps
+
+        return steps(self, batches, engine if engine is not None else self.engine)
