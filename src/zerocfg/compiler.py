@@ -118,7 +118,7 @@ def resolve(config: RunConfig, detected: Detected | None) -> tuple[Plan, dict[st
     hardware = resolve_hardware(config.hardware, detected)
     model = resolve_model(config.model)
     topology = resolve_topology(config.parallelism, hardware.value, model.value)
-    precision = resolve_precision(config.precision)
+    precision = resolve_precision(config.precision, topology.value.sequence_parallel_degree)
     optimizer = resolve_optimizer(config.optimizer, hardware.value)
     train = resolve_train(config.train, hardware.value)
     sections: dict[str, Resolved[Any]] = {
@@ -128,7 +128,7 @@ def resolve(config: RunConfig, detected: Detected | None) -> tuple[Plan, dict[st
         "precision": precision,
         "batch": resolve_batch(config.batch, topology.value),
         "zero": resolve_zero(config.parallelism, model.value, topology.value, optimizer.value.type),
-        "offload": resolve_offload(config.offload, model.value),
+        "offload": resolve_offload(config.offload, model.value, topology.value),
         "activation_checkpointing": resolve_activation_checkpointing(config.activation_checkpointing, model.value),
         "optimizer": optimizer,
         "scheduler": resolve_scheduler(config.scheduler, config.optimizer.lr, train.value.steps),

@@ -125,3 +125,7 @@ class ModelFacts:
     def largest_parameter(self) -> int:
         """Elements of the largest single weight."""
         return max(self.embedding_parameters, self.hidden_size * self.intermediate_size)
+
+    def largest_shard(self, shards: int) -> int:
+        """Elements of the largest weight's part when each is cut in `shards`, the last part padded."""
+        return -(-self.largest_parameter // shards)

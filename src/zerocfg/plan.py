@@ -27,6 +27,11 @@ class TopologyPlan:
         """Ranks that see different samples: world / (tensor x sequence parallel)."""
         return max(1, self.world_size // (self.tensor_parallel_degree * self.sequence_parallel_degree))
 
+    @property
+    def param_shards(self) -> int:
+        """Ranks that stage 3 cuts a parameter over: all but the tensor-parallel ones, sequence-parallel ranks included."""
+        return max(1, self.world_size // self.tensor_parallel_degree)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrecisionPlan:
@@ -113,6 +118,15 @@ class OptimizerPlan:
     params: Mapping[str, object]
     """As emitted under optimizer.params."""
     gradient_clipping: float
+
+    @property
+    def is_cpu_adam_offloaded(self) -> bool:
+        """Whether an offloaded step runs DeepSpeed's CPU Adam; the script's own optimizer has the benefit of the doubt."""
+        return self.type == "" or (self.type in ("Adam", "AdamW") and "torch_adam" not in self.params)
+
+    @property
+    def described(self) -> str:
+        return f"torch.optim's {self.type}" if "torch_adam" in self.params else self.type or "the script's own"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

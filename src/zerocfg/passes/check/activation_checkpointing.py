@@ -31,14 +31,23 @@ def partition_needs_tensor_parallel(plan: Plan, _: frozenset[str]) -> Iterator[D
             code="ZC313",
             severity=Severity.WARNING,
             path="activation_checkpointing.partition_activations",
-            message="activation_checkpointing.partition_activations=true splits over the tensor-parallel group, whose degree is 1: no effect",
+            message="activation_checkpointing.partition_activations=true has no effect: it splits over tensor-parallel ranks",
+            detail=("parallelism.tensor_parallel_degree=1",),
             hint="activation_checkpointing=full",
         )
 
 
-def options_need_enabled(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
-    """ZC315: an option of a feature that is off."""
+def options_need_enabled(plan: Plan, asked: frozenset[str]) -> Iterator[Diagnostic]:
+    """ZC315: an option of a feature that is off. number_checkpoints counts for contiguous memory only (checkpointing.py:409)."""
     section = plan.activation_checkpointing
+    number, path = section.number_checkpoints, "activation_checkpointing.number_checkpoints"
+    if number and path in asked and not (section.enabled and section.contiguous_memory_optimization):
+        yield Diagnostic(
+            code="ZC315",
+            path=path,
+            message=f"{path}={number} has no effect without activation_checkpointing.contiguous_memory_optimization=true",
+            hint=f"{path}=null",
+        )
     for name in _OPTIONS:
         if getattr(section, name) and not section.enabled:
             yield Diagnostic(

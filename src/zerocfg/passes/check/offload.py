@@ -5,6 +5,11 @@ from collections.abc import Iterator
 from zerocfg.diagnostics import Diagnostic, Severity
 from zerocfg.plan import Plan
 
+_NVME = {
+    "param": ("param_buffer_count", "param_buffer_size", "param_max_in_cpu"),
+    "optimizer": ("optimizer_buffer_count", "pipeline_read", "pipeline_write"),
+}
+
 
 def parameters_need_stage_3(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
     """ZC302 (engine.py:2773 hands offload_param to stage 3 only)."""
@@ -81,28 +86,50 @@ def partial_offload(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
             message=f"offload.ratio={ratio} has no effect: the optimizer is not offloaded",
             hint="offload=optimizer",
         )
-    elif ratio < 1 and plan.optimizer.type not in ("Adam", "AdamW"):
+    elif ratio < 1 and not plan.optimizer.is_cpu_adam_offloaded:
         yield Diagnostic(
             code="ZC308",
             path="offload.ratio",
-            message=f"offload.ratio={ratio} works with CPU Adam only, not with {plan.optimizer.type}",
+            message=f"offload.ratio={ratio} works with DeepSpeed's CPU Adam only, not with {plan.optimizer.described}",
             hint="optimizer=adamw, or offload.ratio=1.0",
         )
 
 
 def nvme_buffer_size(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
-    """ZC316: a buffer must hold the largest parameter (partitioned_param_swapper.py:357)."""
+    """ZC316: a buffer must hold the shard of the largest parameter (partitioned_param_swapper.py:357)."""
     if plan.offload.param != "nvme" or plan.model is None:
         return
-    largest, size = plan.model.largest_parameter, plan.offload.param_buffer_size
+    shards, size = plan.topology.param_shards, plan.offload.param_buffer_size
+    largest = plan.model.largest_shard(shards)
     if size < largest:
         yield Diagnostic(
             code="ZC316",
             path="offload.param_buffer_size",
-            message=f"offload.param_buffer_size={size} is smaller than the model's largest parameter, {largest} elements",
-            detail=(f"vocab_size x hidden_size = {plan.model.vocab_size} x {plan.model.hidden_size} = {plan.model.embedding_parameters}",),
+            message=f"offload.param_buffer_size={size} is smaller than a rank's shard of the largest parameter, {largest} elements",
+            detail=(f"{plan.model.largest_parameter} elements / {shards} ranks, rounded up = {largest}",),
             hint=f"offload.param_buffer_size={largest}",
         )
+
+
+def nvme_counts(plan: Plan, asked: frozenset[str]) -> Iterator[Diagnostic]:
+    """ZC317: no buffer, or a value of nvme offload where nothing goes to nvme."""
+    for name in (*_NVME["param"], *_NVME["optimizer"]):
+        value, least = getattr(plan.offload, name), 0 if name == "param_max_in_cpu" else 1
+        path = f"offload.{name}"
+        if not isinstance(value, bool) and value < least:
+            yield Diagnostic(code="ZC317", path=path, message=f"{path}={value} must be at least {least}", hint=f"{path}={max(least, 4)}")
+    for kind, names in _NVME.items():
+        device = getattr(plan.offload, kind)
+        for name in names:
+            value, path = getattr(plan.offload, name), f"offload.{name}"
+            set_by_user = value if isinstance(value, bool) else f"offload.{name}" in asked
+            if device != "nvme" and set_by_user:
+                yield Diagnostic(
+                    code="ZC317",
+                    path=path,
+                    message=f"{path}={value} has no effect: offload.{kind}={device}, not nvme",
+                    hint=f"offload.{kind}=nvme, or drop {path}",
+                )
 
 
 def offload_on_cpu(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
@@ -125,5 +152,6 @@ CHECKS = (
     nvme_needs_a_path,
     partial_offload,
     nvme_buffer_size,
+    nvme_counts,
     offload_on_cpu,
 )

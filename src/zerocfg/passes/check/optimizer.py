@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.diagnostics import Diagnostic
+from zerocfg.diagnostics import Diagnostic, Severity
 from zerocfg.plan import Plan
 
 
@@ -23,6 +23,22 @@ def lamb(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
             path="optimizer.type",
             message="optimizer.type=Lamb cannot be offloaded: it has no CPU version",
             hint="optimizer=adamw, or offload=none",
+        )
+    if plan.precision.master_dtype == "bf16":
+        yield Diagnostic(
+            code="ZC320",
+            path="optimizer.type",
+            message="optimizer.type=Lamb has no bf16 kernel: precision.master_dtype=bf16 fails at the first step",
+            hint="precision=bf16",
+        )
+    if plan.zero.stage >= 1:
+        yield Diagnostic(
+            code="ZC320",
+            severity=Severity.WARNING,
+            path="optimizer.type",
+            message=f"optimizer.type=Lamb at stage {plan.zero.stage} is not LAMB: one trust ratio a rank's flat shard, not one a layer",
+            detail=("ZeRO hands the optimizer one flat tensor; DeepSpeed calls it untested (zero/utils.py:45)",),
+            hint="parallelism=ddp, or optimizer=adamw",
         )
 
 
@@ -49,4 +65,20 @@ def muon_at_stage_3(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
             yield Diagnostic(code="ZC322", path=path, message=f"{path}=true cannot be used with Muon at stage 3", hint=f"{path}=false")
 
 
-CHECKS = (lamb, fused_on_cpu, muon_at_stage_3)
+def muon_under_one_rate(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
+    """ZC323: these schedules set one rate for every parameter group, and Muon has two (lr_schedules.py:313-840)."""
+    params = plan.optimizer.params
+    if plan.optimizer.type != "Muon" or plan.scheduler.type not in ("WarmupLR", "WarmupDecayLR", "OneCycle"):
+        return
+    rates = {name: params.get(name, params["lr"]) for name in ("muon_lr", "adam_lr")}
+    if len(set(rates.values())) > 1:
+        yield Diagnostic(
+            code="ZC323",
+            path="scheduler.type",
+            message=f"scheduler.type={plan.scheduler.type} sets one rate for all parameters: optimizer.muon_lr and adam_lr would be lost",
+            detail=(f"muon_lr = {rates['muon_lr']}, adam_lr = {rates['adam_lr']}",),
+            hint="scheduler=warmup_cosine, which scales each rate, or optimizer.muon_lr=null optimizer.adam_lr=null",
+        )
+
+
+CHECKS = (lamb, fused_on_cpu, muon_at_stage_3, muon_under_one_rate)

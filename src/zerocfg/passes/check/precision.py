@@ -69,7 +69,7 @@ def bf16_master(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
         yield Diagnostic(
             code="ZC404",
             path=path,
-            message=f"precision.master_dtype={precision.master_dtype} works only as bf16 with precision.dtype=bf16, not with {precision.dtype}",
+            message=f"{path}={precision.master_dtype} works only as bf16 with precision.dtype=bf16, not with {precision.dtype}",
             hint="precision=bf16_lowmem, or precision.master_dtype=fp32",
         )
     elif plan.zero.stage == 0:
@@ -79,12 +79,20 @@ def bf16_master(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
             message="precision.master_dtype=bf16 needs ZeRO stage 1, 2 or 3, not stage 0",
             hint="parallelism=zero1, or precision=bf16",
         )
-    if plan.offload.optimizer != "none" and (plan.optimizer.type not in ("Adam", "AdamW") or not plan.hardware.is_cuda):
+    elif plan.zero.stage == 1 and precision.grad_accum_dtype == "fp32" and plan.offload.optimizer != "cpu":
+        yield Diagnostic(
+            code="ZC404",
+            path=path,
+            message="precision.master_dtype=bf16 has no effect at stage 1 with precision.grad_accum_dtype=fp32: the copy stays fp32",
+            detail=("DeepSpeed then takes its BF16_Optimizer, which does not read it (engine.py:2305)",),
+            hint="precision.grad_accum_dtype=bf16, or parallelism=zero2",
+        )
+    if plan.offload.optimizer != "none" and not plan.optimizer.is_cpu_adam_offloaded:
         yield Diagnostic(
             code="ZC405",
             path=path,
-            message=f"precision.master_dtype=bf16 with an offloaded optimizer needs DeepSpeed's CPU Adam, not {plan.optimizer.type} on {plan.hardware.accelerator}",
-            hint="optimizer=adamw, or precision=bf16",
+            message=f"{path}=bf16 with an offloaded optimizer needs DeepSpeed's CPU Adam, not {plan.optimizer.described}",
+            hint="optimizer=adamw on cuda, or precision=bf16",
         )
 
 
@@ -95,7 +103,7 @@ def accumulation_dtype(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
         yield Diagnostic(
             code="ZC406",
             path="precision.grad_accum_dtype",
-            message=f"precision.grad_accum_dtype={precision.grad_accum_dtype} with dtype {precision.dtype} needs stage 1, 2 or 3, not stage 0",
+            message=f"precision.grad_accum_dtype={precision.grad_accum_dtype} with dtype {precision.dtype} needs stage 1, 2 or 3, not 0",
             hint="parallelism=zero1, or precision.grad_accum_dtype=null",
         )
 

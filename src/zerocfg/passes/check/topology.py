@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from zerocfg.diagnostics import Diagnostic, Severity
@@ -18,14 +19,15 @@ def key_value_heads(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
             path="parallelism.sequence_parallel_degree",
             message=f"parallelism.sequence_parallel_degree={sp} and model.num_key_value_heads={heads}: neither is a multiple of the other",
             detail=(f"{heads} / {sp} = {heads / sp:.4g}",),
-            hint=f"parallelism.sequence_parallel_degree={max(d for d in range(1, sp) if heads % d == 0 or d % heads == 0)}",
+            hint=f"parallelism.sequence_parallel_degree={math.gcd(heads, sp)}",
         )
     if tp > heads:
         yield Diagnostic(
             code="ZC214",
             severity=Severity.WARNING,
             path="parallelism.tensor_parallel_degree",
-            message=f"parallelism.tensor_parallel_degree={tp} is more than model.num_key_value_heads={heads}: key and value heads are replicated",
+            message=f"parallelism.tensor_parallel_degree={tp} is more than model.num_key_value_heads={heads}",
+            detail=("ranks beyond the head count hold no part of the attention: it does not get faster past that point (engine.py:1046)",),
             hint=f"parallelism.tensor_parallel_degree={heads}",
         )
 

@@ -12,6 +12,13 @@ _STAGE_3_ONLY = (
     "stage3_max_reuse_distance",
     "sub_group_size",
 )
+_STAGES_1_AND_UP = {
+    "overlap_comm": (1, 2, 3),
+    "contiguous_gradients": (1, 2, 3),
+    "reduce_scatter": (1, 2, 3),
+    "reduce_bucket_size": (1, 2, 3),
+    "allgather_bucket_size": (1, 2),
+}
 
 
 def stage_3_values(plan: Plan, asked: frozenset[str]) -> Iterator[Diagnostic]:
@@ -47,16 +54,15 @@ def stages_1_2_values(plan: Plan, asked: frozenset[str]) -> Iterator[Diagnostic]
             message=f"parallelism.round_robin_gradients=true has no effect at stage {stage}: only stages 1 and 2 read it",
             hint="~parallelism.round_robin_gradients",
         )
-    if stage == 0:
-        for name in ("overlap_comm", "contiguous_gradients", "reduce_scatter", "reduce_bucket_size", "allgather_bucket_size"):
-            if f"zero.{name}" in asked and getattr(zero, name):
-                path = f"parallelism.{name}"
-                yield Diagnostic(
-                    code="ZC311",
-                    path=path,
-                    message=f"{path}={getattr(zero, name)} has no effect at stage 0",
-                    hint=f"parallelism=zero1 or higher, or drop {path}",
-                )
+    for name, stages in _STAGES_1_AND_UP.items():
+        if f"zero.{name}" in asked and getattr(zero, name) and stage not in stages:
+            path = f"parallelism.{name}"
+            yield Diagnostic(
+                code="ZC311",
+                path=path,
+                message=f"{path}={getattr(zero, name)} has no effect at stage {stage}",
+                hint=f"drop {path}, or a stage that reads it: {', '.join(map(str, stages))}",
+            )
 
 
 def hpz_divides(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
@@ -75,9 +81,9 @@ def hpz_divides(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
 def zeropp_without_gain(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
     """ZC309: ZeRO++ saves traffic between nodes; on one node qgZ does nothing (stage3.py:1925) and hpZ costs memory."""
     zero, topology = plan.zero, plan.topology
-    if zero.stage != 3 or topology.num_nodes > 1:
+    if zero.stage != 3:
         return
-    if zero.zero_quantized_gradients:
+    if zero.zero_quantized_gradients and topology.num_nodes == 1:
         yield Diagnostic(
             code="ZC309",
             severity=Severity.WARNING,
@@ -90,8 +96,38 @@ def zeropp_without_gain(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
             code="ZC309",
             severity=Severity.WARNING,
             path="parallelism.zero_hpz_partition_size",
-            message=f"parallelism.zero_hpz_partition_size={zero.zero_hpz_partition_size} covers the whole world: a second shard is kept for nothing",
+            message=f"parallelism.zero_hpz_partition_size={zero.zero_hpz_partition_size} covers the whole world of {topology.world_size}",
+            detail=("a second shard of all parameters would be kept for nothing",),
             hint="parallelism.zero_hpz_partition_size=null, or hardware.num_nodes=2 or more",
+        )
+
+
+def zeropp_with_tensor_parallel(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
+    """ZC318: hpZ and qgZ cut the whole world into groups of neighbours, and tensor-parallel ranks are neighbours
+    (utils/groups.py:738, 925): weights that belong to different shards would be gathered as one."""
+    zero, tp = plan.zero, plan.topology.tensor_parallel_degree
+    for name, on in (
+        ("zero_hpz_partition_size", zero.zero_hpz_partition_size > 1),
+        ("zero_quantized_gradients", zero.zero_quantized_gradients),
+    ):
+        if zero.stage == 3 and tp > 1 and on:
+            path = f"parallelism.{name}"
+            yield Diagnostic(
+                code="ZC318",
+                path=path,
+                message=f"{path}={getattr(zero, name)} groups ranks without regard to parallelism.tensor_parallel_degree={tp}",
+                hint="parallelism.tensor_parallel_degree=1, or parallelism=zero3",
+            )
+
+
+def quantized_gradients_need_reduce_scatter(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
+    """ZC319 (stage3.py:389)."""
+    if plan.zero.stage == 3 and plan.zero.zero_quantized_gradients and not plan.zero.reduce_scatter and plan.optimizer.type != "Muon":
+        yield Diagnostic(
+            code="ZC319",
+            path="parallelism.reduce_scatter",
+            message="parallelism.reduce_scatter=false cannot be used with parallelism.zero_quantized_gradients=true",
+            hint="parallelism.reduce_scatter=true",
         )
 
 
@@ -105,4 +141,12 @@ def quantized_weights_dtype(plan: Plan, _: frozenset[str]) -> Iterator[Diagnosti
             )
 
 
-CHECKS = (stage_3_values, stages_1_2_values, hpz_divides, zeropp_without_gain, quantized_weights_dtype)
+CHECKS = (
+    stage_3_values,
+    stages_1_2_values,
+    hpz_divides,
+    zeropp_without_gain,
+    zeropp_with_tensor_parallel,
+    quantized_gradients_need_reduce_scatter,
+    quantized_weights_dtype,
+)

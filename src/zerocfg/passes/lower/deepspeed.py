@@ -66,7 +66,10 @@ def _precision(plan: Plan, reasons: Reasons) -> Iterator[Leaf]:
         yield _field_as_flag("bf16.bf16_optimizer_states", reasons)
     if precision.grad_accum_dtype != precision.dtype:
         yield _field("precision", "grad_accum_dtype", plan, reasons, "data_types.grad_accum_dtype")
-    if precision.communication_data_type != precision.dtype:
+    if plan.topology.sequence_parallel_degree > 1:
+        # read instead of communication_data_type (engine.py:2182)
+        yield _field("precision", "communication_data_type", plan, reasons, "seq_parallel_communication_data_type")
+    elif precision.communication_data_type != precision.dtype:
         yield _field("precision", "communication_data_type", plan, reasons, "communication_data_type")
 
 

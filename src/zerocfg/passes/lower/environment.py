@@ -11,10 +11,16 @@ from zerocfg.lowered import Leaf
 from zerocfg.plan import Plan
 from zerocfg.provenance import Reason, asked, rule
 
-# torchrun or the launcher sets these for each rank
+# torchrun sets these for each rank (local_elastic_agent.py:415-436), the launcher the last two for each job
 RESERVED = frozenset(
-    {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT", "ZEROCFG_RUN_DIR"}
+    {
+        *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+        *("GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_NAME", "ROLE_WORLD_SIZE"),
+        *("CUDA_VISIBLE_DEVICES", "ZEROCFG_RUN_DIR"),
+    }
 )
+# PET_*: torchrun reads its own options from these, and PET_STANDALONE=1 would win over the rendezvous that was compiled
+RESERVED_PREFIXES = ("TORCHELASTIC_", "PET_")
 
 
 def lower_environment(
@@ -22,8 +28,8 @@ def lower_environment(
 ) -> tuple[list[Leaf], list[Diagnostic]]:
     """Order of precedence: `env` of the config, then what the user has exported, then what the plan decided.
 
-    Codes: ZC810 a plan's value gives way to the exported one (note), ZC811 a name that torchrun sets, ZC812 no name or value
-    for an environment.
+    Codes: ZC810 a plan's value gives way to the exported one (note), ZC811 a name that torchrun or the launcher sets, ZC812 no
+    name or value for an environment.
     """
     chosen: dict[str, tuple[str, Reason]] = {}
     found: list[Diagnostic] = []
@@ -44,25 +50,30 @@ def lower_environment(
             chosen[name] = (value, reasons[f"communication.environment.{name}"])
     for name, value in env.items():
         path = f"env.{name}"
-        if name in RESERVED:
-            found.append(Diagnostic(code="ZC811", path=path, message=f"{path} is set by torchrun for each rank", hint=f"~env.{name}"))
-        elif not _is_name(name) or value is None or isinstance(value, (dict, list)) or "\0" in str(value):
+        if name in RESERVED or name.startswith(RESERVED_PREFIXES):
+            found.append(Diagnostic(code="ZC811", path=path, message=f"{path} is set by torchrun or the launcher", hint=_instead(name)))
+        elif isinstance(value, bool):
+            # true, True, on and yes have all become the same by now; programs tell them and 1 apart
+            either = "1 or '\"true\"'" if value else "0 or '\"false\"'"
+            message = f"{path}={str(value).lower()} is not a text, and programs differ in what they take for {str(value).lower()}"
+            found.append(Diagnostic(code="ZC812", path=path, message=message, hint=f"{path}={either}"))
+        elif not _is_name(name) or not isinstance(value, (str, int, float)) or "\0" in str(value):
             found.append(
                 Diagnostic(
                     code="ZC812", path=path, message=f"{path}={value!r} is not a name and a text for an environment", hint="env.NAME=text"
                 )
             )
         else:
-            chosen[name] = (_text(value), asked(path))
+            chosen[name] = (str(value), asked(path))
     return [Leaf(name, value, reason) for name, (value, reason) in chosen.items()], found
 
 
-def _is_name(name: object) -> bool:
-    return isinstance(name, str) and name.isascii() and name.replace("_", "a").isalnum() and not name[0].isdigit()
+def _is_name(name: str) -> bool:
+    return name.isascii() and name.replace("_", "a").isalnum() and not name[0].isdigit()
 
 
-def _text(value: object) -> str:
-    return {True: "1", False: "0"}[value] if isinstance(value, bool) else str(value)
+def _instead(name: str) -> str:
+    return "export it before the launch: the launcher takes free GPUs out of it" if name == "CUDA_VISIBLE_DEVICES" else f"~env.{name}"
 
 
 def lower_resources(plan: Plan) -> Resources:

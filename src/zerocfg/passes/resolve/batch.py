@@ -20,19 +20,17 @@ def resolve_batch(config: BatchConfig, topology: TopologyPlan) -> Resolved[Batch
     dp = topology.data_parallel_size
     given = {name: int(v) for name in _FIELDS if (v := getattr(config, name)) is not None}
     below = [name for name, value in given.items() if value < 1]
+    reasons: dict[str, Reason] = {name: asked(f"batch.{name}") for name in given}
+    tp, sp = topology.tensor_parallel_degree, topology.sequence_parallel_degree
+    reasons["data_parallel_size"] = rule(_PASS, f"world / (tensor x sequence parallel) = {topology.world_size} / ({tp} x {sp})")
     if below:
         problems = [
             Diagnostic(code="ZC202", path=f"batch.{n}", message=f"batch.{n}={given[n]} must be at least 1", hint=f"batch.{n}=1")
             for n in below
         ]
-        return Resolved(_plan(1, 1, dp), {}, problems)
+        return Resolved(_plan(1, 1, dp), reasons, problems)
 
     total, micro, steps = (given.get(name) for name in _FIELDS)
-    reasons: dict[str, Reason] = {name: asked(f"batch.{name}") for name in given}
-    reasons["data_parallel_size"] = rule(
-        _PASS,
-        f"world / (tensor x sequence parallel) = {topology.world_size} / ({topology.tensor_parallel_degree} x {topology.sequence_parallel_degree})",
-    )
 
     if total is None:
         for name, value in zip(_FIELDS[1:], (micro, steps), strict=True):
@@ -76,7 +74,8 @@ def _unreachable(total: int, micro: int | None, steps: int | None, topology: Top
         shown = f"micro_batch ({micro or '?'}) x gradient_accumulation ({steps or '?'}) x data_parallel ({dp})"
         detail = f"{total} = {shown} has no whole solution: {total} / {unit} = {total / unit:.6g}"
         options = [n for n in (total // unit * unit, (total // unit + 1) * unit) if n > 0]
-    ranks = f"data_parallel = world {topology.world_size} / (tensor {topology.tensor_parallel_degree} x sequence {topology.sequence_parallel_degree})"
+    tp, sp = topology.tensor_parallel_degree, topology.sequence_parallel_degree
+    ranks = f"data_parallel = world {topology.world_size} / (tensor {tp} x sequence {sp})"
     hint = "batch.global_batch_size=" + " or ".join(map(str, options))
     if micro is not None and steps is not None and total % (micro * dp) == 0:
         hint += f", or batch.gradient_accumulation_steps={total // (micro * dp)}"

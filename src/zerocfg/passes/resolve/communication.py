@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from zerocfg.diagnostics import Diagnostic
 from zerocfg.facts import HardwareFacts
 from zerocfg.plan import CommunicationPlan, PrecisionPlan, TopologyPlan
 from zerocfg.provenance import Reason, rule
@@ -9,11 +12,13 @@ from zerocfg.resolved import Resolved
 from zerocfg.schema.run import CommunicationConfig
 
 _PASS = "resolve.communication"
+_NCCL_DEBUG = ("VERSION", "WARN", "INFO", "TRACE")
 
 
 def resolve_communication(
     config: CommunicationConfig, hardware: HardwareFacts, topology: TopologyPlan, precision: PrecisionPlan
 ) -> Resolved[CommunicationPlan]:
+    """Codes: ZC221 a timeout below a minute, ZC224 an NCCL_DEBUG without effect."""
     chosen: dict[str, tuple[str, Reason]] = {}
 
     def put(name: str, value: object, why: str, config_path: str = "") -> None:
@@ -42,4 +47,19 @@ def resolve_communication(
         if hardware.is_cuda:
             put("GLOO_SOCKET_IFNAME", hardware.network_interface, "the same interface for gloo's groups", "hardware.network_interface")
     environment = {name: value for name, (value, _) in chosen.items()}
-    return Resolved(CommunicationPlan(environment=environment), {f"environment.{name}": reason for name, (_, reason) in chosen.items()})
+    reasons = {f"environment.{name}": reason for name, (_, reason) in chosen.items()}
+    return Resolved(CommunicationPlan(environment=environment), reasons, [*_problems(config, hardware)])
+
+
+def _problems(config: CommunicationConfig, hardware: HardwareFacts) -> Iterator[Diagnostic]:
+    path, minutes = "communication.timeout_minutes", int(config.timeout_minutes)
+    if minutes < 1:
+        yield Diagnostic(code="ZC221", path=path, message=f"{path}={minutes} must be at least 1", hint=f"{path}=10")
+    path, level = "communication.nccl_debug", config.nccl_debug
+    if level and level.upper() not in _NCCL_DEBUG:
+        options = ", ".join(_NCCL_DEBUG)
+        yield Diagnostic(
+            code="ZC224", path=path, message=f"{path}={level} is not one of {options}: NCCL ignores it in silence", hint=f"{path}=INFO"
+        )
+    elif level and not hardware.is_cuda:
+        yield Diagnostic(code="ZC224", path=path, message=f"{path}={level} has no effect on cpu: NCCL is not used", hint=f"{path}=null")

@@ -34,12 +34,17 @@ _UNKNOWN: dict[str, object] = {
     "host_memory_bytes": 0,
     "numa_nodes": 1,
 }
+# Where nothing is known of a field that must be known: passes go on with this, and nothing is emitted.
+_STAND_IN: dict[str, object] = {"accelerator": "cpu", "gpus_per_node": 1, "memory_bytes": 0}
 # On cpu without a word on ranks: two, the least that exercises every collective.
 _CPU_RANKS = 2
+# Far beyond any machine; keeps world sizes within arithmetic that is done in no time.
+_MOST = 2**20
 
 
 def resolve_hardware(config: HardwareConfig, detected: Detected | None) -> Resolved[HardwareFacts]:
-    """Codes: ZC120 a field that the group must give is missing, ZC121 a compute capability that is not MAJOR.MINOR."""
+    """Codes: ZC120 a field that the group must give is missing, ZC121 a compute capability that is not MAJOR.MINOR, ZC122 a count of
+    machines or ranks, ZC123 another value, out of range."""
     found = _found(config, detected) if config.detect and detected is not None else {}
     values: dict[str, object] = {}
     reasons: dict[str, Reason] = {}
@@ -56,25 +61,45 @@ def resolve_hardware(config: HardwareConfig, detected: Detected | None) -> Resol
         elif name in _UNKNOWN:
             values[name], reasons[name] = _UNKNOWN[name], rule(_PASS, "not given, not detected")
         else:
-            problems.append(_needed(path, config.detect))
-            values[name], reasons[name] = {"accelerator": "cpu", "gpus_per_node": 1, "memory_bytes": 0}[name], rule(_PASS, "missing")
+            problems.append(_needed(path, config.detect, detected))
+            values[name], reasons[name] = _STAND_IN[name], rule(_PASS, "missing")
+    if values["accelerator"] == "cuda" and config.compute_capability is None and "compute_capability" not in found:
+        # every rule about bf16, TF32 and fp16 hangs on it: unknown must not read as "has none of it"
+        problems.append(_needed("hardware.compute_capability", config.detect, detected))
     for name in ("num_nodes", "gpus_per_node"):
         count = values[name]
         assert isinstance(count, int)
-        if count < 1:
-            problems.append(
-                Diagnostic(
-                    code="ZC122", path=f"hardware.{name}", message=f"hardware.{name}={count} must be at least 1", hint=f"hardware.{name}=1"
-                )
-            )
+        if not 1 <= count <= _MOST:
+            problems.append(_out_of_range("ZC122", name, count, f"1 to {_MOST}", "1"))
             values[name] = 1
+    problems += _ranges(values)
     return Resolved(HardwareFacts(**values), reasons, problems)  # type: ignore[arg-type]
+
+
+def _ranges(values: dict[str, object]) -> list[Diagnostic]:
+    problems = []
+    for name, value in values.items():
+        least = 1 if name == "numa_nodes" else 0
+        if name in ("num_nodes", "gpus_per_node", "memory_target") or isinstance(value, bool) or not isinstance(value, (int, float)):
+            continue
+        if value < least:
+            problems.append(_out_of_range("ZC123", name, value, f"{least} or more", str(least)))
+    target = values["memory_target"]
+    assert isinstance(target, float)
+    if not 0 < target <= 1:
+        problems.append(_out_of_range("ZC123", "memory_target", target, "a share, above 0 and at most 1", "0.8"))
+    return problems
+
+
+def _out_of_range(code: str, name: str, value: object, wanted: str, hint: str) -> Diagnostic:
+    path = f"hardware.{name}"
+    return Diagnostic(code=code, path=path, message=f"{path}={value} is not {wanted}", hint=f"{path}={hint}")
 
 
 def _plain(name: str, value: object, problems: list[Diagnostic]) -> object:
     if name == "compute_capability":
         major, _, minor = str(value).partition(".")
-        if major.isdigit() and (minor or "0").isdigit():
+        if _is_number(major) and _is_number(minor or "0"):
             return int(major), int(minor or 0)
         problems.append(
             Diagnostic(
@@ -88,14 +113,21 @@ def _plain(name: str, value: object, problems: list[Diagnostic]) -> object:
     return getattr(value, "value", value)
 
 
-def _needed(path: str, detect: bool) -> Diagnostic:
-    why = "this machine could not be read" if detect else "the hardware option does not say it and detect is off"
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 4
+
+
+def _needed(path: str, detect: bool, detected: Detected | None) -> Diagnostic:
+    why = "the hardware option does not say it and detect is off"
+    if detect:
+        why = (detected.reason if detected else "") or "this machine could not be read"
     return Diagnostic(code="ZC120", path=path, message=f"{path} is not known: {why}", hint=f"{path}=VALUE, or hardware=auto")
 
 
 def _found(config: HardwareConfig, detected: Detected) -> dict[str, tuple[object, Reason]]:
     """Facts of this machine, by HardwareFacts field, for the accelerator that the config (or the machine) decides."""
-    on_cpu = config.accelerator is not None and config.accelerator.value == "cpu"
+    wanted = config.accelerator.value if config.accelerator is not None else ""
+    on_cpu = wanted == "cpu"
     machine: dict[str, object] = {
         "cpus_per_node": detected.cpus,
         "host_memory_bytes": detected.host_memory_bytes,
@@ -116,7 +148,10 @@ def _found(config: HardwareConfig, detected: Detected) -> dict[str, tuple[object
         known = f"data sheet of {gpu.name}"
         from_sheet = {k: (v, rule("hardware data sheet", known)) for k, v in asdict(sheet).items() if k in _UNKNOWN} if sheet else {}
         return {**from_sheet, **{k: (v, rule("probe", "read off this machine")) for k, v in machine.items()}}
-    ranks = int(config.gpus_per_node or _CPU_RANKS)
+    if wanted == "cuda":
+        # No GPU to read: only what every machine has. What is still missing is reported with the probe's reason.
+        return {k: (v, rule("probe", "read off this machine")) for k, v in machine.items()}
+    ranks = max(1, int(config.gpus_per_node or _CPU_RANKS))
     machine |= {"accelerator": "cpu", "gpus_per_node": ranks, "memory_bytes": detected.host_memory_bytes // ranks}
     why = f"no GPU here: {detected.reason}" if detected.reason and not on_cpu else "read off this machine"
     return {k: (v, rule("probe", why if k in ("accelerator", "gpus_per_node") else "read off this machine")) for k, v in machine.items()}

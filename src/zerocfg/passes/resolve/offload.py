@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zerocfg.facts import ModelFacts
-from zerocfg.plan import ActivationCheckpointingPlan, OffloadPlan
+from zerocfg.plan import ActivationCheckpointingPlan, OffloadPlan, TopologyPlan
 from zerocfg.provenance import Reason, asked, rule
 from zerocfg.resolved import Resolved
 from zerocfg.schema.activation_checkpointing import ActivationCheckpointingConfig
@@ -14,9 +14,10 @@ _PASS = "resolve.offload"
 
 # DeepSpeed 0.19.8's own buffers (runtime/zero/offload_config.py)
 _PARAM_BUFFERS, _PARAM_BUFFER_SIZE, _MAX_IN_CPU, _OPTIMIZER_BUFFERS = 5, 100_000_000, 1_000_000_000, 4
+_DEFAULT = "DeepSpeed's default"
 
 
-def resolve_offload(config: OffloadConfig, model: ModelFacts | None) -> Resolved[OffloadPlan]:
+def resolve_offload(config: OffloadConfig, model: ModelFacts | None, topology: TopologyPlan) -> Resolved[OffloadPlan]:
     reasons: dict[str, Reason] = {name: asked(f"offload.{name}") for name in field_names(OffloadConfig)}
 
     def count(name: str, default: int, why: str) -> int:
@@ -26,23 +27,35 @@ def resolve_offload(config: OffloadConfig, model: ModelFacts | None) -> Resolved
             return default
         return int(given)
 
-    size, size_why = _PARAM_BUFFER_SIZE, "DeepSpeed's default"
-    if model is not None and model.largest_parameter > size:
-        size, size_why = model.largest_parameter, f"the largest parameter, {model.largest_parameter} elements, must fit one buffer"
+    in_cpu, in_cpu_why = _MAX_IN_CPU, _DEFAULT
+    if model is not None and model.num_parameters < in_cpu:
+        in_cpu, in_cpu_why = model.num_parameters, f"{_DEFAULT}, capped at the model's {model.num_parameters} parameters"
     plan = OffloadPlan(
         optimizer=config.optimizer.value,
         param=config.param.value,
         nvme_path=config.nvme_path or "",
         pin_memory=config.pin_memory,
         ratio=config.ratio,
-        param_buffer_count=count("param_buffer_count", _PARAM_BUFFERS, "DeepSpeed's default"),
-        param_buffer_size=count("param_buffer_size", size, size_why),
-        param_max_in_cpu=count("param_max_in_cpu", _MAX_IN_CPU, "DeepSpeed's default"),
-        optimizer_buffer_count=count("optimizer_buffer_count", _OPTIMIZER_BUFFERS, "DeepSpeed's default"),
+        param_buffer_count=count("param_buffer_count", _PARAM_BUFFERS, _DEFAULT),
+        param_buffer_size=count("param_buffer_size", *_param_buffer(model, topology)),
+        param_max_in_cpu=count("param_max_in_cpu", in_cpu, in_cpu_why),
+        optimizer_buffer_count=count("optimizer_buffer_count", _OPTIMIZER_BUFFERS, _DEFAULT),
         pipeline_read=config.pipeline_read,
         pipeline_write=config.pipeline_write,
     )
     return Resolved(plan, reasons)
+
+
+def _param_buffer(model: ModelFacts | None, topology: TopologyPlan) -> tuple[int, str]:
+    """A buffer holds one parameter's shard (partitioned_param_swapper.py:357), so the largest shard must fit."""
+    if model is None:
+        return _PARAM_BUFFER_SIZE, _DEFAULT
+    largest = model.largest_shard(topology.param_shards)
+    if largest > _PARAM_BUFFER_SIZE:
+        return largest, f"the largest parameter's shard must fit one buffer: {model.largest_parameter} / {topology.param_shards}"
+    if model.num_parameters < _PARAM_BUFFER_SIZE:
+        return model.num_parameters, f"{_DEFAULT}, capped at the model's {model.num_parameters} parameters"
+    return _PARAM_BUFFER_SIZE, _DEFAULT
 
 
 def resolve_activation_checkpointing(

@@ -30,10 +30,12 @@ _NOT_PARAMS = ("name", "type", "gradient_clipping")
 
 def resolve_optimizer(config: OptimizerConfig, hardware: HardwareFacts) -> Resolved[OptimizerPlan]:
     """Codes: ZC140 unknown optimizer, ZC141 a parameter that it does not take, ZC142 a parameter out of range."""
+    reasons: dict[str, Reason] = {"type": asked("optimizer.type"), "gradient_clipping": asked("optimizer.gradient_clipping")}
     if config.type is None:
-        reasons = {"type": asked("optimizer.type"), "gradient_clipping": asked("optimizer.gradient_clipping")}
-        return Resolved(OptimizerPlan(type="", params={}, gradient_clipping=config.gradient_clipping), reasons, _ranges(config))
-    problems: list[Diagnostic] = []
+        problems = [_not_taken(name, config, "the training script's own optimizer", ()) for name in _given(config) if name != "lr"]
+        problems += _ranges(config)
+        return Resolved(OptimizerPlan(type="", params={}, gradient_clipping=config.gradient_clipping), reasons, problems)
+    problems = []
     kind = config.type.lower()
     accepted = ACCEPTED.get(kind)
     if accepted is None:
@@ -47,28 +49,18 @@ def resolve_optimizer(config: OptimizerConfig, hardware: HardwareFacts) -> Resol
                 hint=f"optimizer={near[0]}" if near else "optimizer=adamw",
             )
         )
-        kind, accepted = "adamw", ACCEPTED["adamw"]
+        kind, accepted = "adamw", tuple(_given(config))
     params: dict[str, object] = {}
-    reasons = {"type": asked("optimizer.type"), "gradient_clipping": asked("optimizer.gradient_clipping")}
-    for name in field_names(OptimizerConfig):
+    for name in _given(config):
         value = getattr(config, name)
-        if name in _NOT_PARAMS or value is None:
-            continue
         if name in accepted:
             params[name] = list(value) if isinstance(value, list) else value
             reasons[f"params.{name}"] = asked(f"optimizer.{name}")
         else:
-            problems.append(
-                Diagnostic(
-                    code="ZC141",
-                    path=f"optimizer.{name}",
-                    message=f"optimizer.{name}={value} has no meaning for {_SPELLING[kind]}",
-                    detail=(f"{_SPELLING[kind]} takes {', '.join(accepted)}",),
-                    hint=f"~optimizer.{name}, or optimizer.{name}=null",
-                )
-            )
+            problems.append(_not_taken(name, config, _SPELLING[kind], accepted))
     problems += _ranges(config)
-    if kind in ("adam", "adamw") and not hardware.is_cuda:
+    # torch.optim's Adam always corrects the bias: without correction DeepSpeed's own has to do it
+    if kind in ("adam", "adamw", "muon") and not hardware.is_cuda and config.bias_correction is not False:
         params.pop("bias_correction", None)
         params["torch_adam"] = True
         reasons["params.torch_adam"] = rule(
@@ -76,6 +68,20 @@ def resolve_optimizer(config: OptimizerConfig, hardware: HardwareFacts) -> Resol
         )
     plan = OptimizerPlan(type=_SPELLING[kind], params=params, gradient_clipping=config.gradient_clipping)
     return Resolved(plan, reasons, problems)
+
+
+def _given(config: OptimizerConfig) -> list[str]:
+    return [name for name in field_names(OptimizerConfig) if name not in _NOT_PARAMS and getattr(config, name) is not None]
+
+
+def _not_taken(name: str, config: OptimizerConfig, by: str, accepted: tuple[str, ...]) -> Diagnostic:
+    return Diagnostic(
+        code="ZC141",
+        path=f"optimizer.{name}",
+        message=f"optimizer.{name}={getattr(config, name)} has no meaning for {by}",
+        detail=(f"{by} takes {', '.join(accepted)}",) if accepted else (),
+        hint=f"optimizer.{name}=null",
+    )
 
 
 def _ranges(config: OptimizerConfig) -> list[Diagnostic]:
@@ -97,4 +103,9 @@ def _ranges(config: OptimizerConfig) -> list[Diagnostic]:
         problems.append(bad("betas", config.betas, "two numbers in [0, 1)", "[0.9,0.95]"))
     if config.momentum is not None and not 0 <= config.momentum < 1:
         problems.append(bad("momentum", config.momentum, "in [0, 1)", "0.95"))
+    low, high = config.min_coeff, config.max_coeff
+    if low is not None and low < 0:
+        problems.append(bad("min_coeff", low, "0 or more", "0.01"))
+    if high is not None and high < max(low or 0, 0):
+        problems.append(bad("max_coeff", high, "at least min_coeff", "10.0"))
     return problems

@@ -10,8 +10,14 @@ from zerocfg.schema.precision import PrecisionConfig
 _PASS = "resolve.precision"
 
 
-def resolve_precision(config: PrecisionConfig) -> Resolved[PrecisionPlan]:
+def resolve_precision(config: PrecisionConfig, sequence_parallel_degree: int) -> Resolved[PrecisionPlan]:
     dtype = config.dtype.value
+    follows_model = (dtype, rule(_PASS, f"the model's dtype, {dtype}", "precision.dtype"))
+    defaults = {"grad_accum_dtype": follows_model, "communication_data_type": follows_model}
+    if sequence_parallel_degree > 1:
+        # each rank holds a part of every sample's gradient; DeepSpeed's default for that sum (constants.py:236)
+        why = rule(_PASS, "sequence-parallel ranks sum parts of one gradient", "parallelism.sequence_parallel_degree")
+        defaults["communication_data_type"] = ("fp32", why)
     reasons: dict[str, Reason] = {
         name: asked(f"precision.{name}")
         for name in (
@@ -26,10 +32,9 @@ def resolve_precision(config: PrecisionConfig) -> Resolved[PrecisionPlan]:
         )
     }
     followed = {}
-    for name in ("grad_accum_dtype", "communication_data_type"):
+    for name, (default, why) in defaults.items():
         given = getattr(config, name)
-        followed[name] = dtype if given is None else given.value
-        reasons[name] = rule(_PASS, f"the model's dtype, {dtype}", "precision.dtype") if given is None else asked(f"precision.{name}")
+        followed[name], reasons[name] = (default, why) if given is None else (given.value, asked(f"precision.{name}"))
     plan = PrecisionPlan(
         dtype=dtype,
         tf32=config.tf32,

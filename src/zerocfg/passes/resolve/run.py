@@ -14,10 +14,11 @@ from zerocfg.schema.run import TorchrunConfig, TrainConfig
 
 _PASS = "resolve.run"
 DEFAULT_RDZV_PORT = 29500
+_UNCATCHABLE = ("SIGKILL", "SIGSTOP")
 
 
 def resolve_torchrun(config: TorchrunConfig, hardware: HardwareFacts) -> Resolved[TorchrunPlan]:
-    """Codes: ZC221 a value out of range, ZC222 an unknown signal."""
+    """Codes: ZC221 a value out of range, ZC222 a signal that cannot be handled, ZC223 NUMA binding without GPUs."""
     reasons: dict[str, Reason] = {name: asked(f"torchrun.{name}") for name in field_names(TorchrunConfig)}
     problems = []
     for name, least in (("max_restarts", 0), ("rdzv_timeout", 1), ("shutdown_timeout", 0)):
@@ -33,15 +34,21 @@ def resolve_torchrun(config: TorchrunConfig, hardware: HardwareFacts) -> Resolve
             )
         )
     for name in config.signals_to_handle:
-        if name not in signal.Signals.__members__:
+        if name not in signal.Signals.__members__ or name in _UNCATCHABLE:
+            what = "cannot be caught by any process" if name in _UNCATCHABLE else "is not a signal here"
             problems.append(
                 Diagnostic(
                     code="ZC222",
                     path="torchrun.signals_to_handle",
-                    message=f"torchrun.signals_to_handle: {name} is not a signal here",
-                    hint="SIGTERM,SIGINT",
+                    message=f"torchrun.signals_to_handle: {name} {what}",
+                    hint="torchrun.signals_to_handle=[SIGTERM,SIGINT]",
                 )
             )
+    if config.monitor_interval is not None and config.monitor_interval <= 0:
+        path = "torchrun.monitor_interval"
+        problems.append(
+            Diagnostic(code="ZC221", path=path, message=f"{path}={config.monitor_interval} must be above 0 seconds", hint=f"{path}=0.1")
+        )
     if config.rdzv_port is not None:
         port = int(config.rdzv_port)
     elif hardware.num_nodes == 1:
@@ -50,6 +57,15 @@ def resolve_torchrun(config: TorchrunConfig, hardware: HardwareFacts) -> Resolve
         port, reasons["rdzv_port"] = DEFAULT_RDZV_PORT, rule(_PASS, "torch's default; under SLURM the job id decides")
     if config.numa_binding is not None:
         binding = config.numa_binding.value
+        if binding != "none" and not hardware.is_cuda:
+            problems.append(
+                Diagnostic(
+                    code="ZC223",
+                    path="torchrun.numa_binding",
+                    message=f"torchrun.numa_binding={binding} binds each rank to its GPU's node; on cpu torchrun fails",
+                    hint="torchrun.numa_binding=none",
+                )
+            )
     elif hardware.is_cuda and hardware.numa_nodes > 1:
         binding, reasons["numa_binding"] = (
             "node",

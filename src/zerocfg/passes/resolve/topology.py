@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from zerocfg.diagnostics import Diagnostic
 from zerocfg.facts import HardwareFacts, ModelFacts
 from zerocfg.plan import TopologyPlan
@@ -14,7 +16,7 @@ _PASS = "resolve.topology"
 
 def resolve_topology(config: ParallelismConfig, hardware: HardwareFacts, model: ModelFacts | None) -> Resolved[TopologyPlan]:
     """Codes: ZC210 a degree does not divide the world (or is below 1), ZC211 heads not divisible by a degree, ZC212 the sequence
-    length not divisible by sequence_parallel_degree."""
+    length not divisible by sequence_parallel_degree, ZC216 both degrees above 1."""
     degrees = {
         "tensor_parallel_degree": int(config.tensor_parallel_degree),
         "sequence_parallel_degree": int(config.sequence_parallel_degree),
@@ -25,12 +27,11 @@ def resolve_topology(config: ParallelismConfig, hardware: HardwareFacts, model: 
         if degree < 1 or world % degree:
             problems.append(_does_not_divide(f"parallelism.{name}", degree, world))
             degrees[name] = 1
-    both = degrees["tensor_parallel_degree"] * degrees["sequence_parallel_degree"]
-    if world % both:
-        problems.append(_does_not_divide("parallelism.sequence_parallel_degree", both, world, "tensor x sequence parallel"))
-        degrees = dict.fromkeys(degrees, 1)
     if model is not None:
         problems += _model_limits(degrees, model)
+    if all(degree > 1 for degree in degrees.values()):
+        problems.append(_not_both(degrees))
+        degrees = dict.fromkeys(degrees, 1)
     nccl = hardware.is_cuda
     plan = TopologyPlan(
         num_nodes=hardware.num_nodes,
@@ -57,18 +58,30 @@ def resolve_topology(config: ParallelismConfig, hardware: HardwareFacts, model: 
 
 
 def _divisors(n: int) -> list[int]:
-    return [d for d in range(1, n + 1) if n % d == 0]
+    low = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
+    return low + [n // d for d in reversed(low) if d * d != n]
 
 
-def _does_not_divide(path: str, degree: int, world: int, what: str = "") -> Diagnostic:
+def _does_not_divide(path: str, degree: int, world: int) -> Diagnostic:
     options = _divisors(world)
     nearest = min(options, key=lambda d: (abs(d - degree), d))
     return Diagnostic(
         code="ZC210",
         path=path,
-        message=f"{path}={degree}{f' ({what})' if what else ''} does not divide the world of {world} ranks",
+        message=f"{path}={degree} does not divide the world of {world} ranks",
         detail=(f"world = num_nodes x gpus_per_node = {world}; its divisors: {', '.join(map(str, options))}",),
         hint=f"{path}={nearest}",
+    )
+
+
+def _not_both(degrees: dict[str, int]) -> Diagnostic:
+    tp, sp = degrees["tensor_parallel_degree"], degrees["sequence_parallel_degree"]
+    return Diagnostic(
+        code="ZC216",
+        path="parallelism.sequence_parallel_degree",
+        message=f"parallelism.tensor_parallel_degree={tp} and parallelism.sequence_parallel_degree={sp} cannot be used together",
+        detail=("DeepSpeed lays each of the two over the whole world, so the same ranks would be in both groups (__init__.py:543)",),
+        hint="parallelism.tensor_parallel_degree=1 or parallelism.sequence_parallel_degree=1",
     )
 
 
@@ -78,14 +91,13 @@ def _model_limits(degrees: dict[str, int], model: ModelFacts) -> list[Diagnostic
         path = f"parallelism.{name}"
         heads = model.num_attention_heads
         if heads % degree:
-            good = [d for d in _divisors(heads) if d <= degree]
             problems.append(
                 Diagnostic(
                     code="ZC211",
                     path=path,
                     message=f"{path}={degree} does not divide model.num_attention_heads={heads}",
                     detail=(f"{heads} / {degree} = {heads / degree:.4g} heads a rank",),
-                    hint=f"{path}={good[-1]}",
+                    hint=f"{path}={math.gcd(heads, degree)}",
                 )
             )
     sp, length = degrees["sequence_parallel_degree"], model.sequence_length
