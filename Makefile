@@ -45,7 +45,7 @@ docs: $(STAMP)
 
 # the table of DeepSpeed's keys, read from the installed release
 deepspeed-keys: $(STAMP)
-	$(BIN)/python -m zerocfg.deepspeed.introspect
+	$(BIN)/python -m zerocfg.deepspeed.introspect --write
 
 # rewrite the golden outputs; read the diff before committing it
 golden: $(STAMP)

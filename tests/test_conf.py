@@ -33,7 +33,7 @@ WANTED = {
     "activation_checkpointing": "none full partitioned",
     "batch": "default",
     "model": "none gpt_tiny gpt2_124m gpt_1b3 llama2_7b llama2_13b llama3_8b llama3_70b",
-    "optimizer": "adamw adam lion adagrad lamb muon",
+    "optimizer": "adamw adam lion adagrad lamb muon none",
     "scheduler": "none warmup_lr warmup_decay warmup_cosine one_cycle",
 }
 
@@ -247,7 +247,7 @@ def test_an_app_adds_keys_and_replaces_options(tmp_path: Path) -> None:
     assert plain["model"]["hidden_size"] == 64
     assert plain["model"]["num_hidden_layers"] == 4
     assert plain["parallelism"]["name"] == "zero1"
-    assert (plain["optimizer"]["name"], plain["optimizer"]["lr"], plain["optimizer"]["weight_decay"]) == ("our_adamw", 7e-4, 0.0)
+    assert (plain["optimizer"]["name"], plain["optimizer"]["lr"], plain["optimizer"]["weight_decay"]) == ("our_adamw", 7e-4, None)
 
 
 @pytest.mark.parametrize("nested", [False, True])

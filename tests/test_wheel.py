@@ -68,10 +68,8 @@ def project(tmp_path: Path) -> Path:
 def test_the_wheel_holds_the_library_the_groups_and_the_plugins_alone(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if not name.endswith("/")}
-    tracked = set(run("git", "ls-files", cwd=ROOT).splitlines()) | set(
-        run("git", "ls-files", "-o", "--exclude-standard", cwd=ROOT).splitlines()
-    )
-    tracked = {name for name in tracked if (ROOT / name).is_file()}
+    listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).splitlines()
+    tracked = {name for name in listed if (ROOT / name).is_file()}
     expected = {name.removeprefix("src/") for name in tracked if name.startswith("src/zerocfg/")}
     expected |= {name for name in tracked if name.startswith("hydra_plugins/")}
     expected |= {f"zerocfg/{name}" for name in tracked if name.startswith("conf/")}

@@ -57,6 +57,10 @@ def test_a_bridge_between_two_of_four_does_not_make_all_linked(old_driver: bool)
     assert read(nvml, "1,2").link == "pcie"
 
 
+def test_a_switch_must_reach_all() -> None:
+    assert read(FakeNvml([board(0, links={0: "switch"}), board(1)])).link == "pcie"
+
+
 def test_links_that_a_virtual_machine_hides_show_in_the_peer_status() -> None:
     assert read(FakeNvml([board(0), board(1)], p2p={0: 0, 2: 0})).link == "nvlink"
     assert read(FakeNvml([board(0), board(1)], p2p={0: 0, 2: 5})).link == "pcie"
