@@ -1,0 +1,33 @@
+"""The command `zerocfg`. Reports go to stderr, products to stdout. Exit status: 0 clean, 1 errors, 2 wrong usage."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; argv without the program's name."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if hasattr(sys.stdout, "reconfigure"):
+        # a path with bytes that are no text must not end in a traceback
+        sys.stdout.reconfigure(errors="backslashreplace")
+    from zerocfg.cli.quick import quick
+    from zerocfg.errors import ZerocfgError
+
+    try:
+        status = quick(words)
+        if status is None:
+            from zerocfg.cli.app import run
+
+            status = run(words)
+        sys.stdout.flush()
+    except ZerocfgError as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # `zerocfg explain | head`: the reader has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status

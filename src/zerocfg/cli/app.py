@@ -1,0 +1,109 @@
+"""The typer app: help, completion, wrong usage. Plain command lines do not come here (see quick.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Optional
+
+import typer
+
+from zerocfg import __version__
+from zerocfg.cli.completion import complete_override
+
+app = typer.Typer(
+    name="zerocfg",
+    help="Compile Hydra config groups into a DeepSpeed JSON, torchrun arguments and an environment.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Overrides = Annotated[
+    Optional[list[str]],  # noqa: UP045 - typer evaluates it on every Python
+    typer.Argument(
+        metavar="[OVERRIDES]...", help="As on train.py's command line: group=option, key=value.", autocompletion=complete_override
+    ),
+]
+Words = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Argument(metavar="[KEY] [OVERRIDES]...", help="A path or the start of one, then overrides.", autocompletion=complete_override),
+]
+ConfigPath = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--config-path", metavar="DIR", help="Folder of your primary config, from here. Default: the packaged groups."),
+]
+ConfigName = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--config-name", metavar="NAME", help="Primary config without .yaml. Default: config, else zerocfg."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable, on stdout.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that differ.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"zerocfg {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")] = False,
+) -> None:
+    pass
+
+
+@app.command("compile")
+def _compile(
+    overrides: Overrides = None,
+    out: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--out", metavar="DIR", help="Also write DIR/compiled: ds_config.json, launch.sh and the rest."),
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
+    config_path: ConfigPath = None,
+    config_name: ConfigName = None,
+) -> None:
+    """Print what would be run: DeepSpeed JSON, torchrun arguments, environment, resources."""
+    from zerocfg.cli.compile import compile_command
+
+    raise typer.Exit(
+        compile_command(overrides or [], out=out, force=force, as_json=as_json, config_path=config_path, config_name=config_name)
+    )
+
+
+@app.command("check")
+def _check(overrides: Overrides = None, as_json: Json = False, config_path: ConfigPath = None, config_name: ConfigName = None) -> None:
+    """Report every problem of a config at once."""
+    from zerocfg.cli.check import check_command
+
+    raise typer.Exit(check_command(overrides or [], as_json=as_json, config_path=config_path, config_name=config_name))
+
+
+@app.command("explain")
+def _explain(words: Words = None, config_path: ConfigPath = None, config_name: ConfigName = None) -> None:
+    """Say of each emitted value which file, override or rule decided it."""
+    from zerocfg.cli.explain import explain_command
+
+    raise typer.Exit(explain_command(words or [], config_path=config_path, config_name=config_name))
+
+
+@app.command("init")
+def _init(
+    directory: Annotated[str, typer.Argument(metavar="[DIR]", help="Folder of the new project.")] = ".", force: Force = False
+) -> None:
+    """Write a starter train.py and conf/config.yaml."""
+    from zerocfg.cli.init import init_command
+
+    raise typer.Exit(init_command(directory, force=force))
+
+
+def run(words: Sequence[str]) -> int:
+    """Exit status of a command line."""
+    try:
+        app(args=list(words), prog_name="zerocfg")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0

@@ -1,0 +1,37 @@
+"""Overrides -> a compiled run and every problem on the way: what all commands start from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zerocfg.artifact import CompiledRun
+from zerocfg.compiler import examine
+from zerocfg.compose import Composed, compose
+from zerocfg.diagnostics import Diagnostic, has_errors, in_order
+from zerocfg.facts import Detected
+
+
+@dataclass(frozen=True)
+class Result:
+    composed: Composed
+    run: CompiledRun | None
+    """None when there is any error."""
+    diagnostics: list[Diagnostic]
+
+
+def examine_overrides(overrides: Sequence[str], config_path: str | None, config_name: str | None) -> Result:
+    """Compose and compile. A config that did not compose at all is not compiled: only defaults would be judged."""
+    composed = compose(overrides, config_path=config_path, config_name=config_name)
+    if not composed.container:
+        return Result(composed, None, in_order(composed.diagnostics))
+    outcome = examine(composed.container, origins=composed.origins, detect=_detect, environ=dict(os.environ))
+    diagnostics = in_order([*composed.diagnostics, *outcome.diagnostics])
+    return Result(composed, None if has_errors(diagnostics) else outcome.run, diagnostics)
+
+
+def _detect() -> Detected:
+    from zerocfg.probe import detect  # only hardware=auto looks at this machine
+
+    return detect()

@@ -1,0 +1,235 @@
+"""The one module that touches Hydra's loader.
+
+Hydra 1.3 composes through `ConfigLoader`; which files it merged, in which order and under which package it tells only
+inside, so `Loader` keeps that on the way. Everything else here is Hydra's public behaviour.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from hydra import version
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
+from hydra._internal.defaults_list import create_defaults_list
+from hydra._internal.utils import create_config_search_path
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.utils import JobRuntime, setup_globals
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf.errors import OmegaConfBaseException
+
+FAILURES = (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, AssertionError, OSError, RecursionError)
+"""What composing raises for a user's mistake. Hydra uses ValueError and assert for some of them, and a
+defaults list that includes its own config recurses without end."""
+
+JOB_NAME = "train"
+"""hydra.job.name while the CLI composes: the name that ./train.py gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One config that Hydra merged, in merge order."""
+
+    config_path: str
+    """parallelism/zero3"""
+    package: str
+    """Where it lands: parallelism; empty for the root."""
+    source: Any
+    """hydra.plugins.config_source.ConfigSource; None when no source has it any more."""
+
+    @property
+    def file(self) -> Path | None:
+        return file_of(self.source, self.config_path)
+
+
+@dataclass(frozen=True, slots=True)
+class BadLeaf:
+    """A value of a config file that could not be merged."""
+
+    part: Part
+    path: str
+    value: Any
+    error: BaseException
+
+
+@dataclass
+class Recorded:
+    overrides: list[Any] = field(default_factory=list)
+    """Parsed."""
+    parts: list[Part] = field(default_factory=list)
+    bad: list[BadLeaf] = field(default_factory=list)
+
+
+class Loader(ConfigLoaderImpl):  # type: ignore[misc]
+    """Hydra's loader that remembers what it merged. lenient: values that do not fit are left out and kept in `recorded.bad`."""
+
+    def __init__(self, search_path: Any) -> None:
+        super().__init__(search_path)
+        self.recorded = Recorded()
+        self.lenient = False
+
+    def compose(self, config_name: str | None, overrides: Sequence[str], *, skip_open: bool = False) -> DictConfig:
+        """One composition. skip_open: leave groups out whose choice is ??? (sweeps are not refused then either)."""
+        mode = RunMode.MULTIRUN if skip_open else RunMode.RUN
+        cfg: DictConfig = self.load_configuration(
+            config_name, list(overrides), mode, from_shell=True, validate_sweep_overrides=not skip_open
+        )
+        return cfg
+
+    def defaults(self, config_name: str | None, overrides: Sequence[str]) -> Any:
+        """Hydra's DefaultsList, groups with an open choice included."""
+        return self.compute_defaults_list(config_name, list(overrides), RunMode.MULTIRUN)
+
+    def options(self, group: str) -> list[str]:
+        """Options of a group, sorted; empty when there is no such group."""
+        return list(self.get_group_options(group))
+
+    def is_group(self, name: str) -> bool:
+        return bool(name) and bool(self.get_group_options(name, results_filter=None))
+
+    def file(self, config_path: str) -> Path | None:
+        """The file that a config name stands for."""
+        return next((file_of(s, config_path) for s in self.get_sources() if s.is_config(config_path)), None)
+
+    def main_folder(self) -> Path | None:
+        return next((Path(s.path) for s in self.get_sources() if s.provider == "main" and s.scheme() == "file"), None)
+
+    def groups(self) -> list[str]:
+        return [name for name in self.list_groups("") if name != "hydra"]
+
+    def apply(self, override: Any, cfg: DictConfig) -> None:
+        """Apply one parsed override of a value, as Hydra does after merging the files."""
+        self._apply_overrides_to_config([override], cfg)
+
+    def _parse_overrides_and_create_caching_repo(self, config_name: str | None, overrides: list[str]) -> Any:
+        parsed, repo = super()._parse_overrides_and_create_caching_repo(config_name, overrides)
+        self.recorded.overrides = parsed
+        return parsed, repo
+
+    def _compose_config_from_defaults_list(self, defaults: Any, repo: Any) -> DictConfig:
+        sources = list(repo.get_sources())
+        self.recorded = Recorded(self.recorded.overrides, [_part(default, sources) for default in defaults])
+        if not self.lenient:
+            whole: DictConfig = super()._compose_config_from_defaults_list(defaults, repo)
+            return whole
+        cfg: Any = OmegaConf.create()
+        for default, part in zip(defaults, self.recorded.parts, strict=True):
+            loaded = self._load_single_config(default, repo).config
+            try:
+                trial = OmegaConf.merge(cfg, loaded)
+            except OmegaConfBaseException:
+                for path, value in _leaves("", OmegaConf.to_container(loaded, resolve=False)):
+                    try:
+                        OmegaConf.update(cfg, path, value, merge=True)
+                    except OmegaConfBaseException as error:
+                        self.recorded.bad.append(BadLeaf(part, path, value, error))
+            else:
+                cfg = trial
+        cfg.pop("defaults", None)
+        return cast(DictConfig, cfg)
+
+
+def _leaves(prefix: str, node: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(node, dict) and node:
+        for key, value in node.items():
+            yield from _leaves(f"{prefix}.{key}" if prefix else str(key), value)
+    else:
+        yield prefix, node
+
+
+def _part(default: Any, sources: Sequence[Any]) -> Part:
+    return Part(default.config_path, default.package or "", next((s for s in sources if s.is_config(default.config_path)), None))
+
+
+def file_of(source: Any, config_path: str) -> Path | None:
+    """The file behind a config of a file:// or pkg:// source; None for a structured config."""
+    scheme = source.scheme() if source is not None else ""
+    name = config_path if config_path.endswith(".yaml") else f"{config_path}.yaml"
+    if scheme == "file":
+        return Path(os.path.abspath(source.path)) / name
+    if scheme == "pkg":
+        from importlib.resources import files
+
+        try:
+            found = Path(str(files(source.path))) / name
+        except (ImportError, ValueError, TypeError):
+            return None
+        return found if found.is_file() else None
+    return None
+
+
+def parse(override: str) -> Any:
+    """One override. Raises hydra.errors.OverrideParseException."""
+    return OverridesParser.create().parse_overrides([override])[0]
+
+
+def loader_for(config_dir: str) -> Loader:
+    """config_dir: absolute folder, or pkg://module. Plugins (ours among them) add their folders to the search path."""
+    return Loader(create_config_search_path(search_path_dir=config_dir))
+
+
+def loader_like(cfg: DictConfig) -> Loader:
+    """A loader over the same search path as an already composed app."""
+    search_path = ConfigSearchPathImpl()
+    for source in cfg.hydra.runtime.config_sources:
+        search_path.append(provider=source.provider, path=f"{source.schema}://{source.path}")
+    return Loader(search_path)
+
+
+def record(
+    cfg: DictConfig, overrides: Sequence[str], parsed: Sequence[Any] | None = None, defaults: Sequence[Any] | None = None
+) -> Recorded:
+    """What Hydra merged into `cfg`. parsed, defaults: its Override and ResultDefault objects where the caller has kept them."""
+    loader = loader_like(cfg)
+    if parsed is not None and defaults is not None:
+        sources = list(loader.get_sources())
+        return Recorded(list(parsed), [_part(default, sources) for default in defaults])
+    name = cfg.hydra.job.config_name
+    mine, repo = loader._parse_overrides_and_create_caching_repo(name, list(overrides))
+    listed = create_defaults_list(repo=repo, config_name=name, overrides_list=mine, prepend_hydra=True, skip_missing=False)
+    sources = list(repo.get_sources())
+    return Recorded(mine, [_part(default, sources) for default in listed.defaults])
+
+
+@contextmanager
+def hydra_globals() -> Iterator[list[str]]:
+    """Hydra's global state as a run would have it, put back afterwards. Yields the warnings that are raised inside."""
+    heard: list[str] = []
+    base, name = version.getbase(), JobRuntime.instance().get("name")
+    config = HydraConfig.instance().cfg
+    setup_globals()
+    version.setbase(None)
+    JobRuntime.instance().set("name", JOB_NAME)
+    try:
+        with warnings.catch_warnings(record=True) as raised:
+            warnings.simplefilter("always")
+            yield heard
+        heard += dict.fromkeys(str(w.message) for w in raised if issubclass(w.category, UserWarning))
+    finally:
+        HydraConfig.instance().cfg = config
+        JobRuntime.instance().set("name", name)
+        version.VersionBase.instance().version_base = base
+
+
+def as_first_job(cfg: DictConfig) -> None:
+    """Let ${hydra:...} resolve as in job 0 of a run, its output folder included. Changes cfg.hydra and HydraConfig."""
+    HydraConfig.instance().set_config(cfg)
+    with read_write(cfg.hydra), open_dict(cfg.hydra):
+        if OmegaConf.is_missing(cfg.hydra.job, "num"):
+            cfg.hydra.job.num = 0
+        if OmegaConf.is_missing(cfg.hydra.job, "id"):
+            cfg.hydra.job.id = "0"
+        if OmegaConf.is_missing(cfg.hydra.runtime, "output_dir"):
+            # where it cannot be said either, what needs it is reported by name
+            with suppress(OmegaConfBaseException):
+                cfg.hydra.runtime.output_dir = os.path.abspath(os.path.join(cfg.hydra.sweep.dir, str(cfg.hydra.sweep.subdir)))
