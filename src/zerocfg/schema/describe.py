@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import itertools
 import textwrap
 import typing
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ def _field_docstrings(cls: type) -> dict[str, str]:
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     body = tree.body[0].body  # type: ignore[attr-defined]
     docs: dict[str, str] = {}
-    for statement, below in zip(body, body[1:], strict=False):
+    for statement, below in itertools.pairwise(body):
         is_field = isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
         if is_field and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
             docs[statement.target.id] = inspect.cleandoc(str(below.value.value))
@@ -57,7 +58,7 @@ def _type_text(hint: Any) -> str:
     arguments = typing.get_args(hint)
     if type(None) in arguments:
         rest = tuple(a for a in arguments if a is not type(None))
-        inner = rest[0] if len(rest) == 1 else typing.Union[rest]  # noqa: UP007 - built at run time
+        inner = rest[0] if len(rest) == 1 else typing.Union[rest]
         return _type_text(inner)
     if hint == Count:
         return "whole number"
