@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zerocfg.artifact import CompiledRun
+from zerocfg.artifact import CompiledRun, Resources
 from zerocfg.deepspeed.check import check_deepspeed
-from zerocfg.deepspeed.coerce import coerce_whole
-from zerocfg.deepspeed.keys import canonical
-from zerocfg.diagnostics import ConfigProblems, Diagnostic, has_errors, in_order
+from zerocfg.diagnostics import ConfigProblems, Diagnostic, Severity, has_errors, in_order
 from zerocfg.facts import Detected
-from zerocfg.lowered import Leaf, flatten, nest, overlay
+from zerocfg.lowered import flatten, nest, overlay
+from zerocfg.overlay import laid_over
 from zerocfg.passes.check import check_plan
-from zerocfg.passes.lower.deepspeed import DECIDED_BY_GROUPS, lower_deepspeed, overlay_reason
+from zerocfg.passes.lower.deepspeed import lower_deepspeed
 from zerocfg.passes.lower.environment import lower_environment, lower_resources
 from zerocfg.passes.lower.torchrun import arguments, lower_torchrun
 from zerocfg.passes.resolve.batch import resolve_batch
@@ -30,7 +29,7 @@ from zerocfg.passes.resolve.scheduler import resolve_scheduler
 from zerocfg.passes.resolve.topology import resolve_topology
 from zerocfg.passes.resolve.zero import resolve_zero
 from zerocfg.plan import Plan
-from zerocfg.provenance import Origins, Reason, rule, trace
+from zerocfg.provenance import Origins, Reason, asked, trace
 from zerocfg.resolved import Resolved
 from zerocfg.schema import RunConfig
 from zerocfg.schema.load import load
@@ -76,36 +75,37 @@ def examine(
     detected = detect() if config.hardware.detect and detect is not None else None
     plan, reasons, found = resolve(config, detected)
     problems += found
-    asked = frozenset(path for path, reason in reasons.items() if reason.config_path and not reason.by)
-    problems += check_plan(plan, asked)
+    as_written = frozenset(path for path, reason in reasons.items() if reason.config_path and not reason.by)
+    problems += check_plan(plan, as_written)
 
     leaves = lower_deepspeed(plan, reasons)
-    given, found = _laid_over(config.deepspeed, plan)
-    problems += found
-    emitted = overlay(nest(leaves), nest(Leaf(p, v, overlay_reason(p)) for p, v in given.items()))
-    why = {leaf.path: leaf.reason for leaf in leaves} | {path: overlay_reason(path) for path in given}
-    problems += check_deepspeed(
+    over = laid_over(config.deepspeed, plan)
+    problems += over.problems
+    emitted = overlay(nest(leaves), over.tree)
+    why = {leaf.path: leaf.reason for leaf in leaves} | {path: asked(f"deepspeed.{path}") for path, _ in flatten(over.tree)}
+    in_json = check_deepspeed(
         emitted,
-        world_size=_batch_world(plan),
+        world_size=plan.topology.world_size,
         accelerator=plan.hardware.accelerator,
         compute_capability=plan.hardware.compute_capability if plan.hardware.is_cuda else None,
         trainable_params=plan.model.num_parameters if plan.model else None,
     )
-    environment, found_env = lower_environment(plan, reasons, config.env, environ or {})
-    problems += found_env
-    torchrun = lower_torchrun(plan, reasons)
+    problems += [*_once(problems, in_json, why)]
+    environment, found = lower_environment(plan, reasons, config.env, environ or {})
+    problems += found
+    torchrun, resources = lower_torchrun(plan, reasons), lower_resources(plan, reasons)
 
     diagnostics = [_with_origin(d, why, origins) for d in in_order(problems)]
     if has_errors(diagnostics):
         return Outcome(None, diagnostics)
-    entries = [trace(path, value, why.get(path, rule("compiler", "")), origins) for path, value in flatten(emitted)]
-    entries += [trace(f"torchrun.{leaf.path}", leaf.value, leaf.reason, origins) for leaf in torchrun]
-    entries += [trace(f"environment.{leaf.path}", leaf.value, leaf.reason, origins) for leaf in environment]
+    entries = [trace(path, value, why[path], origins) for path, value in flatten(emitted)]
+    for section, lowered in (("torchrun", torchrun), ("environment", environment), ("resources", resources)):
+        entries += [trace(f"{section}.{leaf.path}", leaf.value, leaf.reason, origins) for leaf in lowered]
     run = CompiledRun(
         deepspeed=emitted,
         torchrun=arguments(torchrun),
         environment={leaf.path: leaf.value for leaf in environment},
-        resources=lower_resources(plan),
+        resources=Resources(**{leaf.path: leaf.value for leaf in resources}),
         plan=plan,
         provenance={entry.path: entry for entry in entries},
         diagnostics=tuple(diagnostics),
@@ -141,42 +141,15 @@ def resolve(config: RunConfig, detected: Detected | None) -> tuple[Plan, dict[st
     return plan, reasons, [problem for section in sections.values() for problem in section.problems]
 
 
-def _batch_world(plan: Plan) -> int:
-    """The ranks that DeepSpeed divides the batch by: with AutoTP the whole world (config.py:456-475)."""
-    topology = plan.topology
-    return topology.world_size if topology.tensor_parallel_degree > 1 else topology.data_parallel_size
-
-
-def _laid_over(free: Mapping[str, Any], plan: Plan) -> tuple[dict[str, Any], list[Diagnostic]]:
-    """The `deepspeed` mapping as leaves in DeepSpeed's documented spelling.
-
-    Codes: ZC160 what the plan follows from cannot be laid over, ZC161 two spellings of one key.
-    """
-    open_types = {f"{kind}.type" for kind in ("optimizer", "scheduler") if not getattr(plan, kind).type}
-    given: dict[str, Any] = {}
-    problems = []
-    for spelled, value in flatten(free):
-        path = canonical(spelled)
-        if path in DECIDED_BY_GROUPS and path not in open_types:
-            problems.append(
-                Diagnostic(
-                    code="ZC160",
-                    path=f"deepspeed.{spelled}",
-                    message=f"deepspeed.{spelled}={value} cannot be laid over: the rest of the plan follows from it",
-                    hint=f"{DECIDED_BY_GROUPS[path]}=... instead",
-                )
-            )
-        elif path in given:
-            problems.append(
-                Diagnostic(
-                    code="ZC161",
-                    path=f"deepspeed.{spelled}",
-                    message=f"deepspeed.{spelled} is another spelling of deepspeed.{path}, which is given too",
-                    hint=f"~deepspeed.{spelled}",
-                )
-            )
-        given.setdefault(path, coerce_whole(path, value))
-    return given, problems
+def _once(plan_level: list[Diagnostic], json_level: Iterable[Diagnostic], why: Mapping[str, Reason]) -> Iterator[Diagnostic]:
+    """What the JSON's checks add: a value that came from a group is spoken of there, under the name that the user wrote."""
+    said: dict[str, Severity] = {}
+    for found in plan_level:
+        said[found.path] = min(found.severity, said.get(found.path, found.severity))
+    for found in json_level:
+        reason = why.get(found.path.removeprefix("deepspeed."))
+        if reason is None or said.get(reason.config_path, Severity.NOTE + 1) > found.severity:
+            yield found
 
 
 def _with_origin(diagnostic: Diagnostic, why: Mapping[str, Reason], origins: Origins) -> Diagnostic:

@@ -7,7 +7,7 @@ from typing import Any
 
 from zerocfg.lowered import Leaf
 from zerocfg.plan import Plan
-from zerocfg.provenance import Reason, asked, rule
+from zerocfg.provenance import Reason, rule
 
 _PASS = "lower.deepspeed"
 Reasons = Mapping[str, Reason]
@@ -155,16 +155,14 @@ DECIDED_BY_GROUPS: dict[str, str] = {
     "zero_optimization.offload_param.device": "offload.param",
     "fp16.enabled": "precision.dtype",
     "bf16.enabled": "precision.dtype",
-    "bfloat16.enabled": "precision.dtype",
+    "bf16.bf16_master_weights_and_grads": "precision.master_dtype",
+    "bf16.bf16_optimizer_states": "precision.master_dtype",
     "data_types.grad_accum_dtype": "precision.grad_accum_dtype",
     "optimizer.type": "optimizer.type",
+    "optimizer.params.lr": "optimizer.lr",
     "scheduler.type": "scheduler.type",
     "tensor_parallel.autotp_size": "parallelism.tensor_parallel_degree",
     "sequence_parallel_size": "parallelism.sequence_parallel_degree",
     "data_parallel_size": "hardware.num_nodes",
 }
 """What the rest of the plan follows from: these may not be laid over, they are set in their group."""
-
-
-def overlay_reason(path: str) -> Reason:
-    return asked(f"deepspeed.{path}")

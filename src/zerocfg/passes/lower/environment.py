@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zerocfg.artifact import Resources
 from zerocfg.diagnostics import Diagnostic, Severity
 from zerocfg.lowered import Leaf
 from zerocfg.plan import Plan
 from zerocfg.provenance import Reason, asked, rule
+
+_PASS = "lower.resources"
 
 # torchrun sets these for each rank (local_elastic_agent.py:415-436), the launcher the last two for each job
 RESERVED = frozenset(
@@ -76,14 +77,19 @@ def _instead(name: str) -> str:
     return "export it before the launch: the launcher takes free GPUs out of it" if name == "CUDA_VISIBLE_DEVICES" else f"~env.{name}"
 
 
-def lower_resources(plan: Plan) -> Resources:
-    hardware = plan.hardware
-    return Resources(
-        num_nodes=plan.topology.num_nodes,
-        gpus_per_node=plan.topology.nproc_per_node if hardware.is_cuda else 0,
-        gpu=hardware.gpu,
-        ranks_per_node=plan.topology.nproc_per_node,
-        cpus_per_node=plan.topology.cpus_per_rank * plan.topology.nproc_per_node,
-        memory_bytes_per_gpu=hardware.memory_bytes if hardware.is_cuda else 0,
-        host_memory_bytes=hardware.host_memory_bytes,
-    )
+def lower_resources(plan: Plan, reasons: Mapping[str, Reason]) -> list[Leaf]:
+    """The fields of `artifact.Resources`."""
+    hardware, topology = plan.hardware, plan.topology
+    on_gpus, unused = hardware.is_cuda, rule(_PASS, "none on cpu", "hardware.accelerator")
+    ranks = reasons["topology.nproc_per_node"]
+    cores = rule(_PASS, f"cores a rank x ranks = {topology.cpus_per_rank} x {topology.nproc_per_node}", "hardware.cpus_per_node")
+    memory = reasons["hardware.memory_bytes"]
+    return [
+        Leaf("num_nodes", topology.num_nodes, reasons["topology.num_nodes"]),
+        Leaf("gpus_per_node", topology.nproc_per_node if on_gpus else 0, ranks if on_gpus else unused),
+        Leaf("gpu", hardware.gpu, reasons["hardware.gpu"]),
+        Leaf("ranks_per_node", topology.nproc_per_node, ranks),
+        Leaf("cpus_per_node", topology.cpus_per_rank * topology.nproc_per_node, cores),
+        Leaf("memory_bytes_per_gpu", hardware.memory_bytes if on_gpus else 0, memory if on_gpus else unused),
+        Leaf("host_memory_bytes", hardware.host_memory_bytes, reasons["hardware.host_memory_bytes"]),
+    ]
