@@ -1,0 +1,82 @@
+"""Keys that people write into a DeepSpeed JSON although DeepSpeed never reads them there: settings of accelerate, of
+Hugging Face's Trainer, of other launchers, and names DeepSpeed does not use. Path -> what it is, and the key that is meant.
+
+An empty replacement means: leave it out.
+"""
+
+from __future__ import annotations
+
+ACCELERATE = "a setting of accelerate's own config file"
+TRAINER = "an argument of the training script"
+OTHER_NAME = "a name DeepSpeed does not use"
+
+FOREIGN: dict[str, tuple[str, str]] = {
+    "max_grad_norm": (f"{TRAINER} (Hugging Face)", "gradient_clipping"),
+    "clip_grad": (TRAINER, "gradient_clipping"),
+    "grad_clip": (TRAINER, "gradient_clipping"),
+    "learning_rate": (TRAINER, "optimizer.params.lr"),
+    "per_device_train_batch_size": (f"{TRAINER} (Hugging Face)", "train_micro_batch_size_per_gpu"),
+    "train_micro_batch_size": (OTHER_NAME, "train_micro_batch_size_per_gpu"),
+    "micro_batch_size": (OTHER_NAME, "train_micro_batch_size_per_gpu"),
+    "micro_batch_size_per_gpu": (OTHER_NAME, "train_micro_batch_size_per_gpu"),
+    "global_batch_size": (OTHER_NAME, "train_batch_size"),
+    "batch_size": (OTHER_NAME, "train_batch_size"),
+    "warmup_steps": (TRAINER, "scheduler.params.warmup_num_steps"),
+    "num_warmup_steps": (TRAINER, "scheduler.params.warmup_num_steps"),
+    "warmup_ratio": (TRAINER, "scheduler.params.warmup_num_steps"),
+    "max_steps": (TRAINER, "scheduler.params.total_num_steps"),
+    "num_train_epochs": (TRAINER, ""),
+    "gradient_checkpointing": (f"{TRAINER} (Hugging Face)", ""),
+    "seed": (TRAINER, ""),
+    "output_dir": (TRAINER, ""),
+    "logging_steps": (TRAINER, "steps_per_print"),
+    "local_rank": ("set by the launcher in LOCAL_RANK", ""),
+    "world_size": ("set by the launcher in WORLD_SIZE", ""),
+    "num_gpus": ("set by the launcher", ""),
+    "cuda_visible_devices": ("the environment variable CUDA_VISIBLE_DEVICES", ""),
+    "backend": ("an argument of deepspeed.init_distributed()", ""),
+    "distributed_backend": ("an argument of deepspeed.init_distributed()", ""),
+    "dist_backend": ("an argument of deepspeed.init_distributed()", ""),
+    "zero3_init_flag": (ACCELERATE, ""),
+    "zero3_save_16bit_model": (ACCELERATE, "zero_optimization.stage3_gather_16bit_weights_on_model_save"),
+    "zero_stage": (ACCELERATE, "zero_optimization.stage"),
+    "offload_optimizer_device": (ACCELERATE, "zero_optimization.offload_optimizer.device"),
+    "offload_param_device": (ACCELERATE, "zero_optimization.offload_param.device"),
+    "offload_optimizer_nvme_path": (ACCELERATE, "zero_optimization.offload_optimizer.nvme_path"),
+    "offload_param_nvme_path": (ACCELERATE, "zero_optimization.offload_param.nvme_path"),
+    "gradient_accumulation_dtype": (OTHER_NAME, "data_types.grad_accum_dtype"),
+    "grad_accum_dtype": (OTHER_NAME, "data_types.grad_accum_dtype"),
+    "eigenvalue_enabled": ("a leftover of eigenvalue, which is removed", ""),
+    "disable_fused_adam": (OTHER_NAME, "optimizer.params.torch_adam"),
+    "comms_config": (OTHER_NAME, "comms_logger"),
+    "monitor_config": (OTHER_NAME, "csv_monitor"),
+    "checkpointing": (OTHER_NAME, "checkpoint"),
+    "logging": (OTHER_NAME, "steps_per_print"),
+    "tensor_parallel_size": (OTHER_NAME, "tensor_parallel.autotp_size"),
+    "pipeline_parallel_size": ("num_stages of PipelineModule", ""),
+    "expert_parallel_size": (OTHER_NAME, "expert_parallel.autoep_size"),
+    "autotuning.start_step": (OTHER_NAME, "autotuning.start_profile_step"),
+    "autotuning.end_step": (OTHER_NAME, "autotuning.end_profile_step"),
+    "fp16.opt_level": ("a setting of Apex, which is removed", ""),
+    "fp16.loss_scale_power": (OTHER_NAME, "fp16.initial_scale_power"),
+    "fp16.init_scale": (OTHER_NAME, "fp16.initial_scale_power"),
+    "fp16.dynamic_loss_scale": (OTHER_NAME, "fp16.loss_scale"),
+    "fp16.fp16_scale_tolerance": ("a setting of fairseq", ""),
+    "bf16.check_overflow": (OTHER_NAME, "bf16.check_grad_overflow"),
+    "zero_optimization.find_unused_parameters": (
+        "DistributedDataParallel's name; ignore_unused_parameters=true lets parameters go without a gradient",
+        "zero_optimization.ignore_unused_parameters",
+    ),
+    "zero_optimization.enabled": (OTHER_NAME, "zero_optimization.stage"),
+    "optimizer.name": (OTHER_NAME, "optimizer.type"),
+    "scheduler.name": (OTHER_NAME, "scheduler.type"),
+    "activation_checkpointing.enabled": (OTHER_NAME, "activation_checkpointing.partition_activations"),
+    "activation_checkpointing.partitioned_activations": (OTHER_NAME, "activation_checkpointing.partition_activations"),
+    "pipeline.pipeline_parallel_size": ("num_stages of PipelineModule", ""),
+    "pipeline.num_stages": ("num_stages of PipelineModule", ""),
+    "pipeline.partition_method": ("partition_method of PipelineModule", ""),
+    "checkpoint.tag": ("an argument of engine.save_checkpoint()", ""),
+    "checkpoint.directory": ("an argument of engine.save_checkpoint()", ""),
+    "checkpoint.save_latest": ("an argument of engine.save_checkpoint()", ""),
+    "checkpoint.tag_validation_enabled": (OTHER_NAME, "checkpoint.tag_validation"),
+}
