@@ -10,7 +10,7 @@ PLAN_CODES: dict[str, str] = {
     "ZC106": "A whole number beyond 64 bits.",
     "ZC120": "A hardware fact is neither given nor detected.",
     "ZC121": "hardware.compute_capability is not MAJOR.MINOR.",
-    "ZC122": "num_nodes or gpus_per_node is below 1.",
+    "ZC122": "num_nodes or gpus_per_node is below 1, or beyond any machine.",
     "ZC123": "A hardware value is out of range.",
     "ZC130": "Some of the model's dims are given and others are missing.",
     "ZC131": "The model's dims do not fit each other.",

@@ -61,6 +61,9 @@ def _precision(plan: Plan, reasons: Reasons) -> Iterator[Leaf]:
     if precision.dtype == "fp16":
         for name in _FP16:
             yield _field("precision", name, plan, reasons, f"fp16.{name}")
+    if precision.dtype == "bf16" and plan.zero.stage in (1, 2):
+        why = rule(_PASS, "on in every release: DeepSpeed's default was false before 0.19.3", "precision.dtype")
+        yield Leaf("bf16.check_grad_overflow", True, why)
     if precision.dtype == "bf16" and precision.master_dtype == "bf16":
         yield _field_as_flag("bf16.bf16_master_weights_and_grads", reasons)
         yield _field_as_flag("bf16.bf16_optimizer_states", reasons)

@@ -39,7 +39,7 @@ _STAND_IN: dict[str, object] = {"accelerator": "cpu", "gpus_per_node": 1, "memor
 # On cpu without a word on ranks: two, the least that exercises every collective.
 _CPU_RANKS = 2
 # Far beyond any machine; keeps world sizes within arithmetic that is done in no time.
-_MOST = 2**20
+_MOST = {"num_nodes": 2**15, "gpus_per_node": 2**8}
 
 
 def resolve_hardware(config: HardwareConfig, detected: Detected | None) -> Resolved[HardwareFacts]:
@@ -66,11 +66,11 @@ def resolve_hardware(config: HardwareConfig, detected: Detected | None) -> Resol
     if values["accelerator"] == "cuda" and config.compute_capability is None and "compute_capability" not in found:
         # every rule about bf16, TF32 and fp16 hangs on it: unknown must not read as "has none of it"
         problems.append(_needed("hardware.compute_capability", config.detect, detected))
-    for name in ("num_nodes", "gpus_per_node"):
+    for name, most in _MOST.items():
         count = values[name]
         assert isinstance(count, int)
-        if not 1 <= count <= _MOST:
-            problems.append(_out_of_range("ZC122", name, count, f"1 to {_MOST}", "1"))
+        if not 1 <= count <= most:
+            problems.append(_out_of_range("ZC122", name, count, f"1 to {most}", "1"))
             values[name] = 1
     problems += _ranges(values)
     return Resolved(HardwareFacts(**values), reasons, problems)  # type: ignore[arg-type]
@@ -80,7 +80,7 @@ def _ranges(values: dict[str, object]) -> list[Diagnostic]:
     problems = []
     for name, value in values.items():
         least = 1 if name == "numa_nodes" else 0
-        if name in ("num_nodes", "gpus_per_node", "memory_target") or isinstance(value, bool) or not isinstance(value, (int, float)):
+        if name in (*_MOST, "memory_target") or isinstance(value, bool) or not isinstance(value, (int, float)):
             continue
         if value < least:
             problems.append(_out_of_range("ZC123", name, value, f"{least} or more", str(least)))

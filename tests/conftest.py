@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+GIB = 2**30
+
+# One machine with eight GPUs, a model of 13 million parameters, everything explicit: each test changes what it is about.
+BASE: dict[str, dict[str, Any]] = {
+    "hardware": {
+        "name": "test",
+        "accelerator": "cuda",
+        "gpu": "A100-SXM4-80GB",
+        "num_nodes": 1,
+        "gpus_per_node": 8,
+        "memory_bytes": 80 * GIB,
+        "compute_capability": "8.0",
+        "link": "nvswitch",
+        "p2p": True,
+        "network": "infiniband",
+        "network_gbps": 200.0,
+        "cpus_per_node": 64,
+        "host_memory_bytes": 1024 * GIB,
+        "numa_nodes": 1,
+    },
+    "parallelism": {"stage": 3},
+    "precision": {"dtype": "bf16"},
+    "model": {
+        "num_hidden_layers": 4,
+        "hidden_size": 512,
+        "num_attention_heads": 8,
+        "vocab_size": 1000,
+        "sequence_length": 128,
+    },
+    "optimizer": {"type": "AdamW", "lr": 1e-4},
+}
+
+Make = Callable[..., dict[str, Any]]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/*.txt; read the diff before committing it")
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture(scope="session")
+def container() -> Make:
+    """make({"batch.global_batch_size": 100}) -> the containers of a run that compiles, with these values laid over it."""
+
+    def make(changes: dict[str, Any] | None = None) -> dict[str, Any]:
+        made: dict[str, Any] = copy.deepcopy(BASE)
+        for path, value in (changes or {}).items():
+            *parents, last = path.split(".")
+            node = made
+            for parent in parents:
+                node = node.setdefault(parent, {})
+            node[last] = value
+        return made
+
+    return make
