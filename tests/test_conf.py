@@ -15,8 +15,10 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
+from zerocfg.compiler import examine
 from zerocfg.confsource import conf_dir
-from zerocfg.facts import ModelFacts
+from zerocfg.diagnostics import Severity
+from zerocfg.facts import Detected, ModelFacts
 from zerocfg.gpus import gpu_facts
 from zerocfg.schema import FREE, GROUPS, SECTIONS
 from zerocfg.schema.load import load
@@ -71,6 +73,18 @@ def test_an_option_composes_and_loads(group: str, option: str) -> None:
     assert problems == []
     assert getattr(run, group).name == option
     assert {k for k in plain if k not in GROUPS and k not in SECTIONS and k not in FREE} == set()
+
+
+@pytest.mark.parametrize(("group", "option"), OPTIONS)
+def test_an_option_compiles(group: str, option: str) -> None:
+    overrides = [f"{group}={option}"] + ([] if group == "hardware" else ["hardware=a100x4"])
+    if option == "v100x4":
+        overrides.append("precision=fp16")
+    machine = Detected(cpus=2, host_memory_bytes=8 * 2**30, numa_nodes=1, reason="no NVIDIA driver is installed")
+    outcome = examine(container(overrides), detect=lambda: machine)
+    errors = [(d.code, d.path) for d in outcome.diagnostics if d.severity is Severity.ERROR]
+    assert errors == ([("ZC305", "offload.nvme_path")] if option in ("all_nvme", "optimizer_nvme") else [])
+    assert (outcome.run is None) is bool(errors)
 
 
 def test_what_an_option_leaves_to_the_user() -> None:
