@@ -35,6 +35,8 @@ from zerocfg.schema import RunConfig
 from zerocfg.schema.load import load
 
 NO_ORIGINS = Origins()
+_RUNTIME_CALLS = {("ZC613", "deepspeed.activation_checkpointing")}
+"""Sections that act only when a script makes a call: run.initialize makes it (runtime/engine.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,8 @@ def _once(plan_level: list[Diagnostic], json_level: Iterable[Diagnostic], why: M
     for found in plan_level:
         said[found.path] = min(found.severity, said.get(found.path, found.severity))
     for found in json_level:
+        if (found.code, found.path) in _RUNTIME_CALLS:
+            continue
         reason = why.get(found.path.removeprefix("deepspeed."))
         if reason is None or said.get(reason.config_path, Severity.NOTE + 1) > found.severity:
             yield found

@@ -25,32 +25,27 @@ def laid_over(free: Mapping[str, Any], plan: Plan) -> LaidOver:
     over = LaidOver()
     script_decides = tuple(f"{kind}." for kind in ("optimizer", "scheduler") if not getattr(plan, kind).type)
     decided = {path: home for path, home in DECIDED_BY_GROUPS.items() if not path.startswith(script_decides or ("\0",))}
-    _lay(over, over.tree, free, "", decided)
+    _lay(over, over.tree, free, "", "deepspeed.", decided)
     return over
 
 
-def _lay(over: LaidOver, tree: dict[str, Any], given: Mapping[str, Any], prefix: str, decided: Mapping[str, str]) -> None:
+def _lay(over: LaidOver, tree: dict[str, Any], given: Mapping[str, Any], prefix: str, written: str, decided: Mapping[str, str]) -> None:
+    """prefix: where `tree` is, in documented spelling; written: the same as the user spelled it."""
     for spelled, value in given.items():
         # a dot in a name is the name's own (a module, self_attn.q_proj), never a path
         name = spelled if "." in spelled else canonical(prefix + spelled).rpartition(".")[2]
-        path = prefix + name
-        over.problems.extend(_decided_elsewhere(path, prefix + spelled, value, decided))
+        path, here = prefix + name, written + spelled
+        over.problems.extend(_decided_elsewhere(path, here, value, decided))
         if isinstance(value, Mapping) and isinstance(tree.get(name, {}), Mapping):
-            _lay(over, tree.setdefault(name, {}), value, f"{path}.", decided)
+            _lay(over, tree.setdefault(name, {}), value, f"{path}.", f"{here}.", decided)
         elif name in tree:
-            over.problems.append(
-                Diagnostic(
-                    code="ZC161",
-                    path=f"deepspeed.{prefix}{spelled}",
-                    message=f"deepspeed.{prefix}{spelled} is another spelling of deepspeed.{path}, which is given too",
-                    hint=f"~deepspeed.{prefix}{spelled}",
-                )
-            )
+            message = f"{here} is another spelling of deepspeed.{path}, which is given too"
+            over.problems.append(Diagnostic(code="ZC161", path=here, message=message, hint=f"~{here}"))
         else:
             tree[name] = coerce_whole(path, value)
 
 
-def _decided_elsewhere(path: str, spelled: str, value: object, decided: Mapping[str, str]) -> Iterator[Diagnostic]:
+def _decided_elsewhere(path: str, here: str, value: object, decided: Mapping[str, str]) -> Iterator[Diagnostic]:
     below = [key for key in decided if key.startswith(f"{path}.")]
     if isinstance(value, Mapping):
         homes = []
@@ -61,7 +56,7 @@ def _decided_elsewhere(path: str, spelled: str, value: object, decided: Mapping[
     if homes:
         yield Diagnostic(
             code="ZC160",
-            path=f"deepspeed.{spelled}",
-            message=f"deepspeed.{spelled}={value} cannot be laid over: the rest of the plan follows from it",
+            path=here,
+            message=f"{here}={value} cannot be laid over: the rest of the plan follows from it",
             hint=", ".join(f"{home}=..." for home in homes) + " instead",
         )

@@ -20,15 +20,15 @@ def lamb(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
     if plan.offload.optimizer != "none":
         yield Diagnostic(
             code="ZC320",
-            path="optimizer.type",
-            message="optimizer.type=Lamb cannot be offloaded: it has no CPU version",
+            path="offload.optimizer",
+            message=f"offload.optimizer={plan.offload.optimizer} cannot be used with Lamb: it has no CPU version",
             hint="optimizer=adamw, or offload=none",
         )
     if plan.precision.master_dtype == "bf16":
         yield Diagnostic(
             code="ZC320",
-            path="optimizer.type",
-            message="optimizer.type=Lamb has no bf16 kernel: precision.master_dtype=bf16 fails at the first step",
+            path="precision.master_dtype",
+            message="precision.master_dtype=bf16 fails at the first step with Lamb, which has no bf16 kernel",
             hint="precision=bf16",
         )
     if plan.zero.stage >= 1:
