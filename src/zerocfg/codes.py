@@ -35,7 +35,7 @@ PLAN_CODES: dict[str, str] = {
     "ZC216": "Tensor and sequence parallelism together.",
     "ZC221": "A torchrun or train value is out of range.",
     "ZC222": "A signal that is unknown or cannot be handled.",
-    "ZC223": "NUMA binding without GPUs.",
+    "ZC223": "NUMA binding without GPUs, or with a torchrun that has none.",
     "ZC224": "An NCCL_DEBUG level without effect.",
     "ZC301": "Not a ZeRO stage.",
     "ZC302": "Parameter offload below stage 3.",

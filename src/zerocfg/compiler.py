@@ -24,7 +24,7 @@ from zerocfg.passes.resolve.model import resolve_model
 from zerocfg.passes.resolve.offload import resolve_activation_checkpointing, resolve_offload
 from zerocfg.passes.resolve.optimizer import resolve_optimizer
 from zerocfg.passes.resolve.precision import resolve_precision
-from zerocfg.passes.resolve.run import resolve_torchrun, resolve_train
+from zerocfg.passes.resolve.run import TESTED_TORCH, resolve_torchrun, resolve_train
 from zerocfg.passes.resolve.scheduler import resolve_scheduler
 from zerocfg.passes.resolve.topology import resolve_topology
 from zerocfg.passes.resolve.zero import resolve_zero
@@ -53,9 +53,10 @@ def compile_run(
     origins: Origins = NO_ORIGINS,
     detect: Callable[[], Detected] | None = None,
     environ: Mapping[str, str] | None = None,
+    torch: str = "",
 ) -> CompiledRun:
     """Compile one config. Raises ConfigProblems with every problem found."""
-    outcome = examine(container, origins=origins, detect=detect, environ=environ)
+    outcome = examine(container, origins=origins, detect=detect, environ=environ, torch=torch)
     if outcome.run is None:
         raise ConfigProblems(outcome.diagnostics)
     return outcome.run
@@ -67,15 +68,17 @@ def examine(
     origins: Origins = NO_ORIGINS,
     detect: Callable[[], Detected] | None = None,
     environ: Mapping[str, str] | None = None,
+    torch: str = "",
 ) -> Outcome:
     """Compile one config as far as it goes.
 
     container: groups and sections by name, as plain containers. origins: where each config value was written. detect:
-    looks at this machine; called only when hardware.detect is on. environ: the user's exported environment.
+    looks at this machine; called only when hardware.detect is on. environ: the user's exported environment. torch: the
+    release that will run, "2.11.0+cu130"; empty: the tested one.
     """
     config, problems = load(container)
     detected = detect() if config.hardware.detect and detect is not None else None
-    plan, reasons, found = resolve(config, detected)
+    plan, reasons, found = resolve(config, detected, torch)
     problems += found
     as_written = frozenset(path for path, reason in reasons.items() if reason.config_path and not reason.by)
     problems += check_plan(plan, as_written)
@@ -115,7 +118,7 @@ def examine(
     return Outcome(run, diagnostics)
 
 
-def resolve(config: RunConfig, detected: Detected | None) -> tuple[Plan, dict[str, Reason], list[Diagnostic]]:
+def resolve(config: RunConfig, detected: Detected | None, torch: str = "") -> tuple[Plan, dict[str, Reason], list[Diagnostic]]:
     """RunConfig -> Plan, a reason for each `section.field`, and what could not be resolved."""
     hardware = resolve_hardware(config.hardware, detected)
     model = resolve_model(config.model)
@@ -123,6 +126,7 @@ def resolve(config: RunConfig, detected: Detected | None) -> tuple[Plan, dict[st
     precision = resolve_precision(config.precision, topology.value.sequence_parallel_degree)
     optimizer = resolve_optimizer(config.optimizer, hardware.value)
     train = resolve_train(config.train, hardware.value)
+    torchrun = resolve_torchrun(config.torchrun, hardware.value, _release(torch))
     sections: dict[str, Resolved[Any]] = {
         "hardware": hardware,
         "model": model,
@@ -134,13 +138,19 @@ def resolve(config: RunConfig, detected: Detected | None) -> tuple[Plan, dict[st
         "activation_checkpointing": resolve_activation_checkpointing(config.activation_checkpointing, model.value),
         "optimizer": optimizer,
         "scheduler": resolve_scheduler(config.scheduler, config.optimizer.lr, train.value.steps),
-        "communication": resolve_communication(config.communication, hardware.value, topology.value, precision.value),
-        "torchrun": resolve_torchrun(config.torchrun, hardware.value),
+        "communication": resolve_communication(config.communication, hardware.value, topology.value, precision.value, torchrun.value),
+        "torchrun": torchrun,
         "train": train,
     }
     plan = Plan(detected=config.hardware.detect, **{name: section.value for name, section in sections.items()})
     reasons = {f"{name}.{field}": why for name, section in sections.items() for field, why in section.reasons.items()}
     return plan, reasons, [problem for section in sections.values() for problem in section.problems]
+
+
+def _release(version: str) -> tuple[int, int]:
+    """ "2.11.0+cu130" -> (2, 11)."""
+    numbers = [part for part in version.split(".")[:2] if part.isdigit()]
+    return (int(numbers[0]), int(numbers[1])) if len(numbers) == 2 else TESTED_TORCH
 
 
 def _once(plan_level: list[Diagnostic], json_level: Iterable[Diagnostic], why: Mapping[str, Reason]) -> Iterator[Diagnostic]:

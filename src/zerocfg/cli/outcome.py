@@ -11,6 +11,7 @@ from zerocfg.compiler import examine
 from zerocfg.compose import Composed, compose
 from zerocfg.diagnostics import Diagnostic, has_errors, in_order
 from zerocfg.facts import Detected
+from zerocfg.probe.installed import installed
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ def examine_overrides(overrides: Sequence[str], config_path: str | None, config_
     composed = compose(overrides, config_path=config_path, config_name=config_name)
     if not composed.container:
         return Result(composed, None, in_order(composed.diagnostics))
-    outcome = examine(composed.container, origins=composed.origins, detect=_detect, environ=dict(os.environ))
+    outcome = examine(composed.container, origins=composed.origins, detect=_detect, environ=dict(os.environ), torch=installed("torch"))
     diagnostics = in_order([*composed.diagnostics, *outcome.diagnostics])
     return Result(composed, None if has_errors(diagnostics) else outcome.run, diagnostics)
 

@@ -38,7 +38,6 @@ def lower_torchrun(plan: Plan, reasons: Mapping[str, Reason]) -> list[Leaf]:
         leaves.append(Leaf("monitor-interval", run.monitor_interval, reasons["torchrun.monitor_interval"]))
     leaves += [
         Leaf("signals-to-handle", ",".join(run.signals_to_handle), reasons["torchrun.signals_to_handle"]),
-        Leaf("shutdown-timeout", run.shutdown_timeout, reasons["torchrun.shutdown_timeout"]),
         Leaf("log-dir", LOG_DIR, rule(_PASS, "below the job's folder")),
         Leaf("tee", 3, rule(_PASS, "stdout and stderr of every rank to a file")),
         Leaf("local-ranks-filter", 0, rule(_PASS, "the terminal shows each node's first rank")),

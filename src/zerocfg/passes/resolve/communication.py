@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.diagnostics import Diagnostic
 from zerocfg.facts import HardwareFacts
-from zerocfg.plan import CommunicationPlan, PrecisionPlan, TopologyPlan
+from zerocfg.plan import CommunicationPlan, PrecisionPlan, TopologyPlan, TorchrunPlan
 from zerocfg.provenance import Reason, rule
 from zerocfg.resolved import Resolved
 from zerocfg.schema.run import CommunicationConfig
@@ -16,7 +16,7 @@ _NCCL_DEBUG = ("VERSION", "WARN", "INFO", "TRACE")
 
 
 def resolve_communication(
-    config: CommunicationConfig, hardware: HardwareFacts, topology: TopologyPlan, precision: PrecisionPlan
+    config: CommunicationConfig, hardware: HardwareFacts, topology: TopologyPlan, precision: PrecisionPlan, torchrun: TorchrunPlan
 ) -> Resolved[CommunicationPlan]:
     """Codes: ZC221 a timeout below a minute, ZC224 an NCCL_DEBUG without effect."""
     chosen: dict[str, tuple[str, Reason]] = {}
@@ -26,6 +26,8 @@ def resolve_communication(
 
     put("OMP_NUM_THREADS", topology.cpus_per_rank, "cores a rank; torchrun would set 1 and CPU Adam would crawl", "hardware.cpus_per_node")
     put("DEEPSPEED_TIMEOUT", int(config.timeout_minutes), "minutes that a collective may take", "communication.timeout_minutes")
+    # the option --shutdown-timeout is younger than the torch releases that zerocfg runs on
+    put("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", torchrun.shutdown_timeout, "seconds from SIGTERM to SIGKILL", "torchrun.shutdown_timeout")
     if hardware.is_cuda:
         if precision.tf32:
             put("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", 1, "fp32 products on TF32 tensor cores", "precision.tf32")

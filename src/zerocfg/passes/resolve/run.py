@@ -14,11 +14,17 @@ from zerocfg.schema.run import TorchrunConfig, TrainConfig
 
 _PASS = "resolve.run"
 DEFAULT_RDZV_PORT = 29500
+TESTED_TORCH = (2, 13)
+NUMA_TORCH = (2, 9)
+"""First release whose torchrun has --numa-binding."""
 _UNCATCHABLE = ("SIGKILL", "SIGSTOP")
 
 
-def resolve_torchrun(config: TorchrunConfig, hardware: HardwareFacts) -> Resolved[TorchrunPlan]:
-    """Codes: ZC221 a value out of range, ZC222 a signal that cannot be handled, ZC223 NUMA binding without GPUs."""
+def resolve_torchrun(config: TorchrunConfig, hardware: HardwareFacts, torch: tuple[int, int] = TESTED_TORCH) -> Resolved[TorchrunPlan]:
+    """torch: (major, minor) of the release that will run.
+
+    Codes: ZC221 a value out of range, ZC222 a signal that cannot be handled, ZC223 NUMA binding where torchrun has none.
+    """
     reasons: dict[str, Reason] = {name: asked(f"torchrun.{name}") for name in field_names(TorchrunConfig)}
     problems = []
     for name, least in (("max_restarts", 0), ("rdzv_timeout", 1), ("shutdown_timeout", 0)):
@@ -57,7 +63,16 @@ def resolve_torchrun(config: TorchrunConfig, hardware: HardwareFacts) -> Resolve
         port, reasons["rdzv_port"] = DEFAULT_RDZV_PORT, rule(_PASS, "torch's default; under SLURM the job id decides")
     if config.numa_binding is not None:
         binding = config.numa_binding.value
-        if binding != "none" and not hardware.is_cuda:
+        if binding != "none" and torch < NUMA_TORCH:
+            problems.append(
+                Diagnostic(
+                    code="ZC223",
+                    path="torchrun.numa_binding",
+                    message=f"torchrun.numa_binding={binding} needs torch 2.9; torch {torch[0]}.{torch[1]} is installed",
+                    hint="torchrun.numa_binding=none, or a newer torch",
+                )
+            )
+        elif binding != "none" and not hardware.is_cuda:
             problems.append(
                 Diagnostic(
                     code="ZC223",
@@ -66,6 +81,8 @@ def resolve_torchrun(config: TorchrunConfig, hardware: HardwareFacts) -> Resolve
                     hint="torchrun.numa_binding=none",
                 )
             )
+    elif hardware.is_cuda and hardware.numa_nodes > 1 and torch < NUMA_TORCH:
+        binding, reasons["numa_binding"] = "none", rule(_PASS, f"torchrun {torch[0]}.{torch[1]} cannot bind ranks, 2.9 can")
     elif hardware.is_cuda and hardware.numa_nodes > 1:
         binding, reasons["numa_binding"] = (
             "node",
