@@ -155,8 +155,10 @@ def corpus(run):
     joined = run.output_dir / "corpus.bin"
     with filelock.FileLock(run.output_dir / "corpus.lock"):
         if not joined.exists():
-            pattern = "*" if run.plan.train.data else "*.py"
-            files = sorted(f for f in source.rglob(pattern) if f.is_file() and "site-packages" not in f.relative_to(source).parts)
+            tops = sorted(top for top in source.iterdir() if top.name != "site-packages")
+            files = [file for top in tops for file in (sorted(top.rglob("*")) if top.is_dir() else [top]) if file.is_file()]
+            if not run.plan.train.data:
+                files = [file for file in files if file.suffix == ".py"]
             draft = joined.with_suffix(".tmp")
             with draft.open("wb") as out:
                 out.writelines(f.read_bytes() for f in files)

@@ -103,9 +103,8 @@ def launch_script(run: CompiledRun, *, program: Sequence[str] | None, cwd: Path,
     if any(f"${RDZV_ID}" in argument for argument in run.torchrun):
         lines += [f': "${{{RDZV_ID}:=zerocfg}}"']
     lines += _exports(run)
-    words = [_quote(python), "-u", "-m", "torch.distributed.run", *(_argument(a) for a in run.torchrun)]
-    words += [_quote(word) for word in program] if program is not None else ['"$@"']
-    lines += ["exec " + " \\\n  ".join(words)]
+    words = " ".join(_quote(word) for word in program) if program is not None else '"$@"'
+    lines += [" \\\n  ".join([f"exec {_quote(python)} -u -m torch.distributed.run", *(_argument(a) for a in run.torchrun), words])]
     return "\n".join(lines) + "\n"
 
 

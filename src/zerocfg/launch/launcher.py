@@ -21,7 +21,7 @@ from hydra.errors import CompactHydraException
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from zerocfg.diagnostics import ConfigProblems
+from zerocfg.diagnostics import ConfigProblems, render_report
 from zerocfg.emit import COMPILED, LAUNCH, is_secret
 from zerocfg.errors import ZerocfgError
 from zerocfg.launch.executors import submit_local
@@ -60,6 +60,7 @@ def launch(
 
     fresh_folder: hydra.sweep.dir did not exist before Hydra made it for this launch.
     """
+    from zerocfg.compose.sweep import SweepComposer
     from zerocfg.probe import detect
 
     setup_globals()
@@ -68,7 +69,7 @@ def launch(
         config,
         job_overrides,
         initial_job_idx,
-        load=lambda overrides: context.config_loader.load_sweep_config(config, overrides),
+        compose=SweepComposer(context.config_loader, config).compose_job,
         detect=detect,
         environ=os.environ,
         start=not options.dry_run,
@@ -148,8 +149,8 @@ def _run(job: PreparedJob, payload: bytes, options: LocalOptions, gpus: int) -> 
             finally:
                 end_all(token, but=(os.getpid(),))
         ret, warnings = job_return(job, paths, _outcome(submitted), shown=True)
-    for warning in warnings:
-        print(warning, file=sys.stderr, flush=True)
+    if warnings:
+        print(render_report(warnings), file=sys.stderr, flush=True)
     _report(job, paths, ret, time.monotonic() - started)
     return ret
 

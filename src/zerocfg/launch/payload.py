@@ -17,7 +17,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
@@ -79,7 +79,9 @@ def _dumps(value: object) -> bytes:
     plain = cloudpickle.Pickler.dispatch_table
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-        dispatch_table = ChainMap({types.CodeType: lambda code: (_code, (code.co_filename, plain[types.CodeType](code)[1]))}, plain)
+        dispatch_table: ClassVar[Any] = ChainMap(
+            {types.CodeType: lambda code: (_code, (code.co_filename, plain[types.CodeType](code)[1]))}, plain
+        )
 
     out = io.BytesIO()
     Pickler(out).dump(value)

@@ -50,7 +50,6 @@ def check_machine(plan: Plan, detected: Detected, environ: Mapping[str, str]) ->
         if detected.reason:
             detail.append(f"because: {detected.reason}")
         detail.append("CUDA_VISIBLE_DEVICES is not set" if mask is None else f"CUDA_VISIBLE_DEVICES={mask!r}")
-        detail.append("nothing was started")
         fewer = [f"hardware.gpus_per_node={len(gpus)}"] if gpus else []
         yield Diagnostic(
             code="ZC701",

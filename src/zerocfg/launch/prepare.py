@@ -9,15 +9,16 @@ from pathlib import Path
 
 from hydra.core.utils import filter_overrides
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf import DictConfig, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
 from zerocfg.artifact import CompiledRun
+from zerocfg.compose import compose_job, from_hydra, uses_groups
+from zerocfg.compose.sweep import SweepJob
 from zerocfg.diagnostics import Diagnostic, has_errors, in_order, render_report
 from zerocfg.facts import Detected
 from zerocfg.launch.hydra_state import hydra_config
 from zerocfg.launch.preflight import check_folders, check_machine, check_nesting
-from zerocfg.schema import GROUPS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,15 +63,10 @@ class Prepared:
         for diagnostic, titles in shared.items():
             groups.setdefault(tuple(titles), []).append(diagnostic)
         texts = []
-        for named, found in groups.items():
+        for named, found in sorted(groups.items(), key=lambda group: not has_errors(group[1])):
             heading = "\n".join(f"-- {title}" for title in named if title)
             texts.append(f"{heading}\n{render_report(found)}" if heading else render_report(found))
         return "\n\n".join(texts)
-
-
-def uses_groups(config: DictConfig) -> bool:
-    """Whether an app composes zerocfg's groups: their nodes carry our types, an app's own `model` or `optimizer` does not."""
-    return all(name in config and OmegaConf.get_type(config, name) is GROUPS[name] for name in ("hardware", "parallelism"))
 
 
 def prepare(
@@ -78,15 +74,15 @@ def prepare(
     job_overrides: Sequence[Sequence[str]],
     initial_job_idx: int,
     *,
-    load: Callable[[list[str]], DictConfig],
+    compose: Callable[[list[str]], SweepJob],
     detect: Callable[[], Detected],
     environ: Mapping[str, str],
     start: bool = True,
 ) -> Prepared:
     """Compose and compile every job and check it against this machine.
 
-    config: the sweep's own config. load: overrides -> the job's config (Hydra's load_sweep_config). detect: looks at this
-    machine, once. start: False leaves out what only a start needs (GPUs, nodes): a dry run.
+    config: the sweep's own config. compose: overrides -> the job's config, as Hydra's load_sweep_config does. detect: looks
+    at this machine, once. start: False leaves out what only a start needs (GPUs, nodes): a dry run.
     """
     done = Prepared()
     several = len(job_overrides) > 1
@@ -100,7 +96,7 @@ def prepare(
         return cached[0]
 
     for number, overrides in enumerate(job_overrides, initial_job_idx):
-        job, found = _one(number, list(overrides), load, machine, environ)
+        job, found = _one(number, list(overrides), config, compose, machine, environ)
         if job is not None:
             if start and job.run is not None and (job.run.plan.hardware.is_cuda or job.run.plan.hardware.num_nodes > 1):
                 found = [*found, *check_machine(job.run.plan, machine(), environ)]
@@ -116,30 +112,31 @@ def prepare(
 def _one(
     number: int,
     overrides: list[str],
-    load: Callable[[list[str]], DictConfig],
+    app: DictConfig,
+    compose: Callable[[list[str]], SweepJob],
     machine: Callable[[], Detected],
     environ: Mapping[str, str],
 ) -> tuple[PreparedJob | None, list[Diagnostic]]:
     try:
-        config = load(overrides)
+        composed_job = compose(overrides)
+        config = composed_job.cfg
         with open_dict(config):
             config.hydra.job.id = number
             config.hydra.job.num = number
         with hydra_config(config):
             folder = os.path.abspath(os.path.join(str(config.hydra.sweep.dir), str(config.hydra.sweep.subdir)))
     except (HydraException, OmegaConfBaseException) as problem:
-        return None, [_not_composed(problem)]
+        return None, _not_composed(app, overrides, problem)
     with read_write(config.hydra.runtime), open_dict(config.hydra.runtime):
         config.hydra.runtime.output_dir = folder
     run: CompiledRun | None = None
     found: list[Diagnostic] = []
     if uses_groups(config):
         from zerocfg.compiler import examine
-        from zerocfg.compose import from_hydra
 
         with hydra_config(config):
-            composed = from_hydra(config, overrides)
-        outcome = examine(composed.container, origins=composed.origins, detect=machine, environ=environ)
+            composed = from_hydra(config, overrides, parsed=composed_job.parsed, defaults=composed_job.defaults)
+        outcome = examine(composed.container, origins=composed.origins, detect=machine, environ=environ, torch=installed("torch"))
         found = [*composed.diagnostics, *outcome.diagnostics]
         run = outcome.run
         if run is None or has_errors(found):
@@ -154,7 +151,11 @@ def _one(
     return job, found
 
 
-def _not_composed(problem: Exception) -> Diagnostic:
+def _not_composed(app: DictConfig, overrides: list[str], problem: Exception) -> list[Diagnostic]:
+    """All that is wrong with the overrides of an app of ours; of another app, what Hydra says."""
+    found = compose_job(app, overrides).diagnostics if uses_groups(app) else []
+    if has_errors(found):
+        return found
     first, *rest = str(problem).strip().splitlines() or [type(problem).__name__]
     cause = str(problem.__cause__).strip().splitlines() if problem.__cause__ is not None else []
-    return Diagnostic(code="ZC710", message=first, detail=tuple(line.strip() for line in (*rest, *cause) if line.strip()))
+    return [Diagnostic(code="ZC710", message=first, detail=tuple(line.strip() for line in (*rest, *cause) if line.strip()))]

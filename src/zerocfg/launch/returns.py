@@ -10,6 +10,7 @@ from typing import Any
 from hydra.core.utils import JobReturn, JobRuntime, JobStatus
 from hydra.errors import CompactHydraException
 
+from zerocfg.diagnostics import Diagnostic, Severity
 from zerocfg.errors import ZerocfgError
 from zerocfg.launch.hydra_state import changes_directory, hydra_part, task_config
 from zerocfg.launch.job import NodeOutcome
@@ -38,11 +39,11 @@ def _job_failed(summary: str, traceback: str, shown: bool, cause: BaseException 
     return failed
 
 
-def job_return(job: PreparedJob, paths: JobPaths, outcome: NodeOutcome | str, *, shown: bool) -> tuple[JobReturn, list[str]]:
+def job_return(job: PreparedJob, paths: JobPaths, outcome: NodeOutcome | str, *, shown: bool) -> tuple[JobReturn, list[Diagnostic]]:
     """Hydra's JobReturn, and warnings. outcome: of the node, or why there is none. shown: rank 0's log was on the terminal."""
     ret = blank_return(job)
     results = read_results(paths)
-    warnings: list[str] = []
+    warnings: list[Diagnostic] = []
     problem = _failure(job, paths, outcome, results, shown=shown)
     if problem is not None:
         ret.status, ret.return_value = JobStatus.FAILED, problem
@@ -50,14 +51,23 @@ def job_return(job: PreparedJob, paths: JobPaths, outcome: NodeOutcome | str, *,
     value: object = None
     first = results[0]
     if first.value_problem:
-        warnings.append(f"warning[ZC709] job {job.number}: the return value is lost: {first.value_problem}")
+        warnings.append(_lost_value(job, first.value_problem))
     else:
         try:
             value = pickle.loads(first.value)
         except Exception as reason:
-            warnings.append(f"warning[ZC709] job {job.number}: the return value cannot be read here: {type(reason).__name__}: {reason}")
+            warnings.append(_lost_value(job, f"it cannot be read here ({type(reason).__name__}: {reason})"))
     ret.status, ret.return_value = JobStatus.COMPLETED, value
     return ret, warnings
+
+
+def _lost_value(job: PreparedJob, why: str) -> Diagnostic:
+    return Diagnostic(
+        code="ZC709",
+        severity=Severity.WARNING,
+        message=f"the return value of job {job.number} is lost: {why}",
+        hint="return plain numbers, texts, lists and mappings",
+    )
 
 
 def blank_return(job: PreparedJob) -> JobReturn:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
+import termios
+import time
+from array import array
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +21,11 @@ def capture(log: Path, *, console: bool) -> Callable[[], None]:
 
     console: a `tee` copies to the old stdout as well; a process of its own, so that nothing is lost when this one crashes.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(line_buffering=True, encoding="utf-8", errors="backslashreplace")
     tee: subprocess.Popen[bytes] | None = None
     if console:
         # a session of its own: signals that end the rank must not cut off its last words
@@ -32,22 +38,25 @@ def capture(log: Path, *, console: bool) -> Callable[[], None]:
     for descriptor in (1, 2):
         os.dup2(target, descriptor)
     os.close(target)
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(line_buffering=True, encoding="utf-8", errors="backslashreplace")
 
     def finish() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         if tee is not None:
-            nothing = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nothing, 1)
-            os.dup2(nothing, 2)
-            with suppress(subprocess.TimeoutExpired):  # a child of the task still holds the pipe
-                tee.wait(timeout=5)
+            # Not until the pipe's end: other code may hold copies of stdout. torchrun stops reading soon after this process.
+            deadline = time.monotonic() + 5
+            while _unread(1) and tee.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.01)
+            time.sleep(0.05)
 
     return finish
+
+
+def _unread(pipe: int) -> int:
+    """Bytes in a pipe that its reader has not taken yet."""
+    count = array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, count)
+    return count[0]
 
 
 def configure_rank_log(config: DictConfig, rank: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -26,6 +27,8 @@ def start(run: Run) -> None:
 
     if torch.distributed.is_initialized() and run.engine is not None:
         return
+    # DeepSpeed 0.19 calls them at each collective, and torch 2.13 says so each time
+    warnings.filterwarnings("ignore", r".*torch\.distributed\.\w+` is deprecated", FutureWarning)
     backend = run.plan.topology.backend
     cuda = run.plan.hardware.is_cuda
     if cuda:
@@ -34,6 +37,9 @@ def start(run: Run) -> None:
         torch.cuda.set_device(run.local_rank)
         torch.backends.cuda.matmul.allow_tf32 = run.plan.precision.tf32
         torch.backends.cudnn.allow_tf32 = run.plan.precision.tf32
+    for noisy in ("compilers.C.base", "distutils"):
+        # DeepSpeed's search for libaio compiles a test program and logs the command
+        logging.getLogger(noisy).setLevel(logging.WARNING)
     import deepspeed
 
     if not cuda:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.emit import replace_text, set_aside
 from zerocfg.progress import StepBar
-from zerocfg.units import human_bytes, human_count
+from zerocfg.units import human_bytes
 
 if TYPE_CHECKING:
     from zerocfg.runtime.run import Run
@@ -124,7 +124,7 @@ class Recorder:
         parts = [f"step {step:>{len(str(total))}}/{total}"]
         parts += [f"loss {loss:.4f}"] if loss is not None else []
         parts += [f"lr {self._lr:.3g}"] if self._lr is not None else []
-        parts += [f"{human_count(speed)} tokens/s"] if speed is not None else []
+        parts += [f"{speed:,.0f} tokens/s"] if speed is not None else []
         log.info("  ".join([*parts, human_bytes(memory)]))
         if self._bar is not None:
             self._bar.advance(line)
