@@ -145,7 +145,20 @@ def _compose(loader: Loader, name: str | None, overrides: Sequence[str], *, pack
         if result.cfg is None:
             return Composed(OmegaConf.create(), diagnostics=diagnostics)
         cfg, loader.recorded.overrides = result.cfg, result.overrides
+    dotted = [o for o in loader.recorded.overrides if _is_dotted_group(o, loader)]
+    if dotted:
+        from zerocfg.compose.messages import dotted_group
+
+        diagnostics += [dotted_group(override) for override in dotted]
     return _finish(cfg, loader.recorded, diagnostics, packaged_main=packaged_main)
+
+
+def _is_dotted_group(override: Any, loader: Loader) -> bool:
+    """hydra.launcher=x where hydra/launcher=x is meant: Hydra would put the text in place of the whole node."""
+    key = str(override.key_or_group)
+    if "." not in key or override.is_delete() or isinstance(override.value(), (dict, list)):
+        return False
+    return loader.is_group(key.replace(".", "/"))
 
 
 def _finish(cfg: DictConfig, recorded: Recorded, diagnostics: list[Diagnostic], *, packaged_main: bool) -> Composed:

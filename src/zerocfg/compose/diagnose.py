@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from hydra.errors import HydraException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from zerocfg.compose import messages
 from zerocfg.compose.file_problems import file_problem, missing_primary
@@ -52,24 +52,35 @@ def salvage(loader: Loader, config_name: str | None, overrides: Sequence[str]) -
     good, found = parse_all(overrides, loader)
     result = Salvaged(found)
     loader.lenient = True
-    if (base := _base(loader, config_name, good, result)) is None:
-        return result
     choices: list[Any] = []
     values: list[Any] = []
     for override in good:
         is_choice = not isinstance(override.value(), dict) and loader.is_group(override.key_or_group)
         (choices if is_choice else values).append(override)
+    choices = [kept for choice in choices if (kept := _existing_option(loader, choice, result)) is not None]
+    # hydra.searchpath has to be there while the files are looked for
+    early = [o for o in values if o.key_or_group == "hydra.searchpath"]
 
-    accepted: list[Any] = []
-    cfg = base
-    for override in (kept for choice in choices if (kept := _existing_option(loader, choice, result)) is not None):
+    accepted = [*early, *choices]
+    try:
+        cfg = _compose(loader, config_name, accepted)
+    except FAILURES:
+        accepted = early
         try:
-            cfg = _compose(loader, config_name, [*accepted, override])
+            cfg = _compose(loader, config_name, accepted)
         except FAILURES as error:
-            result.diagnostics.append(messages.failed_override(override, error, loader, cfg))
-        else:
-            accepted.append(override)
+            result.diagnostics.append(missing_primary(config_name, error) or file_problem(error, loader))
+            return result
+        for override in choices:
+            try:
+                cfg = _compose(loader, config_name, [*accepted, override])
+            except FAILURES as error:
+                result.diagnostics.append(messages.failed_override(override, error, loader, cfg))
+            else:
+                accepted.append(override)
     for override in values:
+        if override in early:
+            continue
         try:
             loader.apply(override, cfg)
         except FAILURES as error:
@@ -79,33 +90,17 @@ def salvage(loader: Loader, config_name: str | None, overrides: Sequence[str]) -
     order = {override.input_line: i for i, override in enumerate(good)}
     result.overrides = sorted(accepted, key=lambda o: order.get(o.input_line, -1))
     try:
+        # once more from the start: a value that failed may have left a trace
         result.cfg = _compose(loader, config_name, result.overrides)
     except FAILURES as error:
         result.diagnostics.append(file_problem(error, loader))
         return result
-    result.diagnostics += _open_choices(loader, config_name, result.overrides)
+    result.diagnostics += _open_choices(loader, result.cfg)
     return result
 
 
 def _compose(loader: Loader, config_name: str | None, overrides: Sequence[Any]) -> DictConfig:
     return loader.compose(config_name, [o.input_line for o in overrides], skip_open=True)
-
-
-def _base(loader: Loader, config_name: str | None, overrides: Sequence[Any], result: Salvaged) -> DictConfig | None:
-    """The config without overrides (but with the user's search path)."""
-    search_path = [o for o in overrides if o.key_or_group == "hydra.searchpath"]
-    try:
-        return _compose(loader, config_name, search_path)
-    except FAILURES as error:
-        result.diagnostics.append(missing_primary(config_name, error) or file_problem(error, loader))
-    # the primary config may have no choice that composes, and an override that names one
-    try:
-        result.cfg = _compose(loader, config_name, overrides)
-    except FAILURES:
-        return None
-    result.diagnostics.pop()
-    result.overrides = list(overrides)
-    return None
 
 
 def _existing_option(loader: Loader, override: Any, result: Salvaged) -> Any:
@@ -123,9 +118,9 @@ def _existing_option(loader: Loader, override: Any, result: Salvaged) -> Any:
     return parse(f"{override.get_key_element()}={meant[0]}") if meant and not isinstance(value, list) else None
 
 
-def _open_choices(loader: Loader, config_name: str | None, overrides: Sequence[Any]) -> list[Diagnostic]:
+def _open_choices(loader: Loader, cfg: DictConfig) -> list[Diagnostic]:
     """ZC118 for each group whose choice is ???."""
-    known = loader.defaults(config_name, [o.input_line for o in overrides]).overrides.known_choices
+    known = cast("dict[str, Any]", OmegaConf.to_container(cfg.hydra.runtime.choices, resolve=False))
     found = []
     for name, option in known.items():
         if option == "???":

@@ -54,7 +54,7 @@ def file_problem(error: BaseException, loader: Loader, path: str = "") -> Diagno
     hint = "mend the config file or the defaults list that it names"
     if "must be at the end" in str(error):
         hint = "move the lines with `override` to the end of its defaults list"
-    elif overridden and (near := nearest(overridden, [*loader.groups(), *(f"hydra/{g}" for g in loader.list_groups("hydra"))], n=1)):
+    elif overridden and (near := nearest(overridden, [*loader.groups(), *(f"hydra/{g}" for g in loader.groups("hydra"))], n=1)):
         hint = f"override {near[0]}"
     return Diagnostic(code="ZC117", path=path, message=message, detail=tuple(lines[1:]), hint=hint, decided_by=where)
 

@@ -21,6 +21,7 @@ from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra._internal.defaults_list import create_defaults_list
 from hydra._internal.utils import create_config_search_path
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobRuntime, setup_globals
 from hydra.errors import HydraException
@@ -29,8 +30,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
 FAILURES = (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, AssertionError, OSError, RecursionError)
-"""What composing raises for a user's mistake. Hydra uses ValueError and assert for some of them, and a
-defaults list that includes its own config recurses without end."""
+"""What composing raises for a user's mistake. Hydra uses ValueError and assert for some of them, and a defaults list that
+includes its own config recurses without end."""
 
 JOB_NAME = "train"
 """hydra.job.name while the CLI composes: the name that ./train.py gives."""
@@ -77,6 +78,8 @@ class Loader(ConfigLoaderImpl):  # type: ignore[misc]
         super().__init__(search_path)
         self.recorded = Recorded()
         self.lenient = False
+        self._sources: Any = self.repository
+        """With the folders that hydra.searchpath adds, once a composition has got that far."""
 
     def compose(self, config_name: str | None, overrides: Sequence[str], *, skip_open: bool = False) -> DictConfig:
         """One composition. skip_open: leave groups out whose choice is ??? (sweeps are not refused then either)."""
@@ -86,39 +89,36 @@ class Loader(ConfigLoaderImpl):  # type: ignore[misc]
         )
         return cfg
 
-    def defaults(self, config_name: str | None, overrides: Sequence[str]) -> Any:
-        """Hydra's DefaultsList, groups with an open choice included."""
-        return self.compute_defaults_list(config_name, list(overrides), RunMode.MULTIRUN)
-
-    def options(self, group: str) -> list[str]:
-        """Options of a group, sorted; empty when there is no such group."""
-        return list(self.get_group_options(group))
-
-    def is_group(self, name: str) -> bool:
-        return bool(name) and bool(self.get_group_options(name, results_filter=None))
-
-    def file(self, config_path: str) -> Path | None:
-        """The file that a config name stands for."""
-        return next((file_of(s, config_path) for s in self.get_sources() if s.is_config(config_path)), None)
-
-    def main_folder(self) -> Path | None:
-        return next((Path(s.path) for s in self.get_sources() if s.provider == "main" and s.scheme() == "file"), None)
-
-    def groups(self) -> list[str]:
-        return [name for name in self.list_groups("") if name != "hydra"]
-
     def apply(self, override: Any, cfg: DictConfig) -> None:
         """Apply one parsed override of a value, as Hydra does after merging the files."""
         self._apply_overrides_to_config([override], cfg)
 
+    def is_group(self, name: str) -> bool:
+        return bool(name) and bool(self._sources.group_exists(name))
+
+    def groups(self, inside: str = "") -> list[str]:
+        return [name for name in self._sources.get_group_options(inside, ObjectType.GROUP) if name != "hydra"]
+
+    def options(self, group: str) -> list[str]:
+        """Options of a group, sorted; empty when there is no such group."""
+        return list(self._sources.get_group_options(group, ObjectType.CONFIG))
+
+    def file(self, config_path: str) -> Path | None:
+        """The file that a config name stands for."""
+        return next((file_of(s, config_path) for s in self._sources.get_sources() if s.is_config(config_path)), None)
+
+    def main_folder(self) -> Path | None:
+        """The folder of the primary config."""
+        return next((Path(s.path) for s in self._sources.get_sources() if s.provider == "main" and s.scheme() == "file"), None)
+
     def _parse_overrides_and_create_caching_repo(self, config_name: str | None, overrides: list[str]) -> Any:
         parsed, repo = super()._parse_overrides_and_create_caching_repo(config_name, overrides)
         self.recorded.overrides = parsed
+        self._sources = repo
         return parsed, repo
 
     def _compose_config_from_defaults_list(self, defaults: Any, repo: Any) -> DictConfig:
-        sources = list(repo.get_sources())
-        self.recorded = Recorded(self.recorded.overrides, [_part(default, sources) for default in defaults])
+        self.recorded = Recorded(self.recorded.overrides, parts_of(defaults, repo.get_sources()))
         if not self.lenient:
             whole: DictConfig = super()._compose_config_from_defaults_list(defaults, repo)
             return whole
@@ -126,15 +126,14 @@ class Loader(ConfigLoaderImpl):  # type: ignore[misc]
         for default, part in zip(defaults, self.recorded.parts, strict=True):
             loaded = self._load_single_config(default, repo).config
             try:
-                trial = OmegaConf.merge(cfg, loaded)
+                cfg.merge_with(loaded)
             except OmegaConfBaseException:
+                # what was merged before the failure is merged again
                 for path, value in _leaves("", OmegaConf.to_container(loaded, resolve=False)):
                     try:
                         OmegaConf.update(cfg, path, value, merge=True)
                     except OmegaConfBaseException as error:
                         self.recorded.bad.append(BadLeaf(part, path, value, error))
-            else:
-                cfg = trial
         cfg.pop("defaults", None)
         return cast(DictConfig, cfg)
 
@@ -147,8 +146,9 @@ def _leaves(prefix: str, node: Any) -> Iterator[tuple[str, Any]]:
         yield prefix, node
 
 
-def _part(default: Any, sources: Sequence[Any]) -> Part:
-    return Part(default.config_path, default.package or "", next((s for s in sources if s.is_config(default.config_path)), None))
+def parts_of(defaults: Sequence[Any], sources: Sequence[Any]) -> list[Part]:
+    """defaults: Hydra's ResultDefault objects in merge order."""
+    return [Part(d.config_path, d.package or "", next((s for s in sources if s.is_config(d.config_path)), None)) for d in defaults]
 
 
 def file_of(source: Any, config_path: str) -> Path | None:
@@ -192,13 +192,11 @@ def record(
     """What Hydra merged into `cfg`. parsed, defaults: its Override and ResultDefault objects where the caller has kept them."""
     loader = loader_like(cfg)
     if parsed is not None and defaults is not None:
-        sources = list(loader.get_sources())
-        return Recorded(list(parsed), [_part(default, sources) for default in defaults])
+        return Recorded(list(parsed), parts_of(defaults, loader.get_sources()))
     name = cfg.hydra.job.config_name
     mine, repo = loader._parse_overrides_and_create_caching_repo(name, list(overrides))
     listed = create_defaults_list(repo=repo, config_name=name, overrides_list=mine, prepend_hydra=True, skip_missing=False)
-    sources = list(repo.get_sources())
-    return Recorded(mine, [_part(default, sources) for default in listed.defaults])
+    return Recorded(mine, parts_of(listed.defaults, repo.get_sources()))
 
 
 @contextmanager

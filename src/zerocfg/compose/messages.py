@@ -119,11 +119,15 @@ def failed_override(override: Any, error: BaseException, loader: Loader, cfg: Di
     if "An item is already at" in text:
         return _plain("ZC111", path, f"{override.input_line}: {path} is there already", override, hint=str(override.input_line).lstrip("+"))
     if cause is not None:
-        slashed = path.replace(".", "/")
-        if slashed != path and loader.is_group(slashed):
-            return _plain("ZC111", path, f"{path} is a config group: its name has a slash", override, hint=f"{slashed}={override.value()}")
         return wrong_type(path, override.value(), cause, decided_by=command_line(override))
     return file_problem(error, loader, path)
+
+
+def dotted_group(override: Any) -> Diagnostic:
+    """ZC111: dots where a group has slashes."""
+    path = str(override.key_or_group)
+    meant = f"{path.replace('.', '/')}={override.input_line.partition('=')[2]}"
+    return _plain("ZC111", path, f"{path} is a config group: its name has a slash", override, hint=meant)
 
 
 def unknown_key(override: Any, loader: Loader, cfg: DictConfig | None) -> Diagnostic:
