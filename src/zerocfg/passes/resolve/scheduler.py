@@ -38,7 +38,7 @@ def resolve_scheduler(config: SchedulerConfig, lr: float, train_steps: int) -> R
     """Codes: ZC150 unknown scheduler, ZC151 a length that does not work, ZC152 an unknown warmup_type, ZC153 a value out of range,
     ZC154 a value that this schedule does not take."""
     if config.type is None:
-        return Resolved(SchedulerPlan(type="", params={}), {"type": asked("scheduler.type")}, [*_not_taken(config, "no schedule", ())])
+        return Resolved(SchedulerPlan(type="", params={}), {"type": asked("scheduler.type")}, [*_not_taken(config, "a constant rate", ())])
     problems: list[Diagnostic] = []
     if config.type not in TYPES:
         near = difflib.get_close_matches(config.type, TYPES, n=1, cutoff=0.4)

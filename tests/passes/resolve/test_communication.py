@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from zerocfg.facts import HardwareFacts
+from zerocfg.passes.resolve.communication import resolve_communication
+from zerocfg.passes.resolve.hardware import resolve_hardware
+from zerocfg.passes.resolve.precision import resolve_precision
+from zerocfg.passes.resolve.run import resolve_torchrun
+from zerocfg.passes.resolve.topology import resolve_topology
+from zerocfg.schema.hardware import HardwareConfig
+from zerocfg.schema.parallelism import ParallelismConfig
+from zerocfg.schema.precision import PrecisionConfig
+from zerocfg.schema.run import CommunicationConfig, TorchrunConfig
+from zerocfg.schema.types import Accelerator
+
+BOARD = HardwareConfig(accelerator=Accelerator.cuda, gpus_per_node=4, memory_bytes=1, compute_capability="8.0", cpus_per_node=48)
+FOUR = resolve_hardware(BOARD, None).value
+TIMEOUTS = {"DEEPSPEED_TIMEOUT": "10", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "45"}
+
+
+@pytest.mark.parametrize(
+    ("hardware", "config", "tf32", "expected"),
+    [
+        ({}, {}, False, {"OMP_NUM_THREADS": "12", **TIMEOUTS}),
+        (
+            {},
+            {"timeout_minutes": 30.0},
+            True,
+            {"OMP_NUM_THREADS": "12", **TIMEOUTS, "DEEPSPEED_TIMEOUT": "30", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"},
+        ),
+        ({"p2p": False}, {}, False, {"OMP_NUM_THREADS": "12", **TIMEOUTS, "NCCL_P2P_DISABLE": "1"}),
+        ({"p2p": False, "gpus_per_node": 1}, {}, False, {"OMP_NUM_THREADS": "48", **TIMEOUTS}),
+        # one node needs no network
+        ({"network": "tcp"}, {}, False, {"OMP_NUM_THREADS": "12", **TIMEOUTS}),
+        (
+            {"network": "tcp", "num_nodes": 2, "network_interface": "eth0"},
+            {"nccl_debug": "INFO"},
+            False,
+            {
+                "OMP_NUM_THREADS": "12",
+                **TIMEOUTS,
+                "NCCL_IB_DISABLE": "1",
+                "NCCL_DEBUG": "INFO",
+                "NCCL_SOCKET_IFNAME": "eth0",
+                "GLOO_SOCKET_IFNAME": "eth0",
+            },
+        ),
+        ({"network": "infiniband", "num_nodes": 2}, {}, False, {"OMP_NUM_THREADS": "12", **TIMEOUTS}),
+        (
+            {"accelerator": "cpu", "p2p": False, "network_interface": "lo"},
+            {},
+            True,
+            {"OMP_NUM_THREADS": "12", **TIMEOUTS, "DS_ACCELERATOR": "cpu", "GLOO_SOCKET_IFNAME": "lo"},
+        ),
+    ],
+)
+def test_only_what_was_decided(hardware: dict[str, Any], config: dict[str, Any], tf32: bool, expected: dict[str, str]) -> None:
+    resolved = _resolve(replace(FOUR, **hardware), CommunicationConfig(**config), tf32)
+    assert dict(resolved.value.environment) == expected
+    assert set(resolved.reasons) == {f"environment.{name}" for name in expected}
+    assert all(reason.by == "resolve.communication" and reason.text for reason in resolved.reasons.values())
+    assert list(resolved.problems) == []
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "config", "report"),
+    [
+        (
+            "cuda",
+            {"timeout_minutes": 0, "nccl_debug": "verbose"},
+            """\
+error[ZC221] communication.timeout_minutes=0 must be at least 1
+  try: communication.timeout_minutes=10
+error[ZC224] communication.nccl_debug=verbose is not one of VERSION, WARN, INFO, TRACE: NCCL ignores it in silence
+  try: communication.nccl_debug=INFO""",
+        ),
+        (
+            "cpu",
+            {"nccl_debug": "info"},
+            """\
+error[ZC224] communication.nccl_debug=info has no effect on cpu: NCCL is not used
+  try: communication.nccl_debug=null""",
+        ),
+    ],
+)
+def test_problems(accelerator: str, config: dict[str, Any], report: str) -> None:
+    resolved = _resolve(replace(FOUR, accelerator=accelerator), CommunicationConfig(**config), False)
+    assert "\n".join(problem.render() for problem in resolved.problems) == report
+
+
+def _resolve(hardware: HardwareFacts, config: CommunicationConfig, tf32: bool) -> Any:
+    topology = resolve_topology(ParallelismConfig(), hardware, None).value
+    precision = resolve_precision(PrecisionConfig(tf32=tf32), 1).value
+    return resolve_communication(
+        config, hardware, topology, precision, resolve_torchrun(TorchrunConfig(shutdown_timeout=45), hardware).value
+    )
