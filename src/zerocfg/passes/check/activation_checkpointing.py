@@ -45,7 +45,7 @@ def options_need_enabled(plan: Plan, asked: frozenset[str]) -> Iterator[Diagnost
         yield Diagnostic(
             code="ZC315",
             path=path,
-            message=f"{path}={number} has no effect without activation_checkpointing.contiguous_memory_optimization=true",
+            message=f"{path}={number} has no effect without contiguous_memory_optimization=true",
             hint=f"{path}=null",
         )
     for name in _OPTIONS:
