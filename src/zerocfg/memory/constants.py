@@ -1,0 +1,36 @@
+"""What no formula gives: measured constants, each with its source. Bytes unless a ratio."""
+
+from __future__ import annotations
+
+MIB = 2**20
+GIB = 2**30
+
+CUDA_CONTEXT_BYTES = 600 * MIB
+"""CUDA context and loaded kernels of one process: 0.47-0.92 GiB on A100 (ml-engineering), 1113 MiB on V100 (BigScience tr3m)."""
+
+NCCL_BYTES = 900 * MIB
+"""NCCL's channels and buffers once the ranks have talked, from two ranks on: torch.distributed and NCCL together with the
+CUDA context take about 1.5 GiB on 8 x A100 (ml-engineering, training/performance)."""
+
+RESERVED_OVER_ALLOCATED = {0: 1.06, 1: 1.09, 2: 1.09, 3: 1.15}
+"""Peak of reserved over peak of allocated memory, by ZeRO stage. Published: 1.09 (ZeRO-2, DeepSpeed issue 3734), 1.12
+(Megatron, 8B on B200), 1.23 (ZeRO-3, DeepSpeed issue 3734); stage 3 gathers and frees weights of many sizes."""
+
+FRAGMENTATION = 1.03
+"""The part of reserved over allocated that stays when memory is short: before it gives up, the caching allocator returns
+its free blocks to the driver, so that most of RESERVED_OVER_ALLOCATED is given back."""
+
+CLOSE_TO_LIMIT = 0.95
+"""Share of the card above which a warning is due: estimates are within 5 % in the median."""
+
+CUBLAS_WORKSPACE_BYTES = 32 * MIB
+"""Workspace that cuBLAS keeps a stream on Hopper (torch's CUBLAS_WORKSPACE_CONFIG default :4096:2:16:8 is 8 MiB before it)."""
+
+ALLREDUCE_ELEMENTS = 500_000_000
+"""Elements that the engine flattens for one all-reduce at stage 0 (engine.py:151, MEMORY_OPT_ALLREDUCE_SIZE)."""
+
+MIN_SWAP_BYTES = MIB
+"""Smaller tensors stay in host memory when the rest goes to NVMe (swap_tensor/utils.py:14)."""
+
+MUON_CACHE_BYTES = 256 * MIB
+"""Gathered matrices that the Muon update keeps (stage_1_and_2.py:408)."""

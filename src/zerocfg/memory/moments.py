@@ -1,0 +1,118 @@
+"""The moments of a training step at which memory can peak. Between two of them it only grows or only falls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zerocfg.memory.states import Rank
+
+PHASES = ("init", "forward", "backward", "step")
+PARTS: dict[str, str] = {
+    "parameters": "parameters",
+    "fp32_master": "master weights",
+    "optimizer_states": "optimizer states",
+    "gradients": "gradients",
+    "live_parameters": "gathered parameters",
+    "gather_buffers": "all-gather buffers",
+    "secondary_parameters": "hpZ secondary shard",
+    "reduce_buffers": "reduce buckets",
+    "offload_buffers": "offload buffers",
+    "activations": "activations",
+    "logits_and_loss": "logits and loss",
+    "step_transients": "transients of the step",
+    "workspace": "library workspace",
+}
+"""Name in JSON -> name for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    phase: str
+    name: str
+    parts: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.parts.values())
+
+
+def moment(phase: str, name: str, resident: Mapping[str, int], **more: int) -> Moment:
+    """`more` on top of what is resident."""
+    parts = dict(resident)
+    for part, size in more.items():
+        parts[part] = parts.get(part, 0) + size
+    return Moment(phase, name, {part: int(parts[part]) for part in PARTS if parts.get(part)})
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Activations and loss at the moments of forward and backward pass, bytes."""
+
+    body: int
+    """When the blocks' forward pass is done."""
+    loss_forward: int
+    loss_backward: int
+    head_backward: int
+    last_block: int
+    """During the backward pass of the last block, the first to run."""
+    first_block: int
+
+
+def held(rank: Rank) -> Held:
+    trace, plan, n = rank.trace, rank.plan, rank.micro
+    options = plan.activation_checkpointing
+    if not options.enabled:
+        body = trace.kept(n, checkpointing=False)
+        last = body + n * trace.block_backward
+    else:
+        # DeepSpeed's cpu_checkpointing keeps the newest input on the GPU (checkpointing.py:515)
+        inputs = 1 if options.cpu_checkpointing else trace.num_blocks
+        size = trace.block_input
+        if options.partition_activations:
+            size //= plan.topology.tensor_parallel_degree
+        body = trace.shared + n * (trace.outside_saved + inputs * size)
+        last = body + n * (trace.block_saved + trace.block_backward)
+    first = trace.shared + n * (trace.outside_saved + trace.block_saved + trace.block_backward)
+    return Held(
+        body=body,
+        loss_forward=n * trace.loss_forward,
+        loss_backward=n * trace.loss_backward,
+        head_backward=n * trace.head_backward,
+        last_block=last,
+        first_block=first,
+    )
+
+
+def passes(
+    rank: Rank,
+    resident: Mapping[str, int],
+    *,
+    kept: Mapping[str, int] | None = None,
+    early: Mapping[str, int] | None = None,
+    late: Mapping[str, int] | None = None,
+) -> list[Moment]:
+    """Forward and backward pass of the last micro batch.
+
+    kept: on top of what is resident in all of them (gradients of earlier micro batches, gathered weights). early, late: from
+    the first gradient on, and at the end of the backward pass (buckets, this rank's gradients).
+    """
+    held_now, width, p = held(rank), rank.param_width, rank.parameters
+    base, early, late = dict(kept or {}), dict(early or {}), dict(late or {})
+
+    def at(phase: str, name: str, extra: Mapping[str, int], **more: int) -> Moment:
+        parts = dict(base)
+        for source in (extra, more):
+            for part, size in source.items():
+                parts[part] = parts.get(part, 0) + size
+        return moment(phase, name, resident, **parts)
+
+    # a shared embedding's gradient waits in autograd until its other use has run
+    tied = width * p.head_numel if p.is_tied else 0
+    return [
+        at("forward", "loss", {}, activations=held_now.body, logits_and_loss=held_now.loss_forward),
+        at("backward", "loss", {}, activations=held_now.body, logits_and_loss=held_now.loss_backward),
+        at("backward", "head", {}, activations=held_now.body, logits_and_loss=held_now.head_backward, gradients=width * p.head_numel),
+        at("backward", "last block", early, activations=held_now.last_block, gradients=tied + width * p.largest_in_block),
+        at("backward", "first block", late, activations=held_now.first_block, gradients=tied + width * p.embedding_numel),
+    ]

@@ -1,0 +1,111 @@
+"""Stages 1 and 2: DeepSpeedZeroOptimizer (runtime/zero/stage_1_and_2.py)."""
+
+from __future__ import annotations
+
+from zerocfg.memory.constants import MUON_CACHE_BYTES
+from zerocfg.memory.moments import Moment, moment, passes
+from zerocfg.memory.parameters import owned_elements
+from zerocfg.memory.replicated import step_extra
+from zerocfg.memory.states import Rank
+
+
+def stages_1_and_2(rank: Rank) -> list[Moment]:
+    b, m, p = rank.param_width, rank.master_width, rank.shard
+    resident = {"parameters": b * p * rank.shards + rank.frozen_bytes}
+    if rank.offloads_optimizer:
+        resident["offload_buffers"] = b * rank.parameters.largest  # temp_grad_buffer_for_gpu_offload, line 659
+    else:
+        resident |= {"fp32_master": m * p, "optimizer_states": rank.state_bytes}
+    init = {part: size for part, size in resident.items() if part != "optimizer_states"}
+    return [
+        # the flat copy of the group next to its parameters, line 503; left to the CPU when the GPU has no room for it
+        moment("init", "flatten parameters", {"parameters": resident["parameters"]}, step_transients=b * rank.numel),
+        moment("init", "master weights", init, step_transients=0 if rank.offloads_optimizer else m * p),
+        *_passes(rank, resident),
+        *_step(rank, resident),
+    ]
+
+
+def compact(rank: Rank) -> bool:
+    """Reduced gradients go straight into a flat fp32 part (line 1259); never for Muon's matrices."""
+    return rank.separate_accumulation and rank.accum_width == 4 and not rank.is_muon
+
+
+def owned_bytes(rank: Rank) -> int:
+    """Reduced gradients of one backward pass that this rank keeps on the GPU."""
+    if compact(rank):
+        return 4 * rank.shard
+    if rank.offloads_optimizer:
+        return 0
+    groups = [g for g in (rank.muon, rank.other) if g]
+    return rank.param_width * sum(owned_elements((p.numel for p in g), rank.shards) for g in groups)
+
+
+def buckets(rank: Rank) -> tuple[int, int]:
+    """(bytes of the reduce buckets, bytes of the copies made while one of them is reduced)."""
+    zero, parameters = rank.plan.zero, rank.parameters
+    contiguous = zero.contiguous_gradients or rank.offloads_optimizer
+    # stage 1 stages the accumulated gradient, stage 2 the model's (line 1253)
+    width = rank.accum_width if rank.separate_accumulation and zero.stage == 1 else rank.param_width
+    size = zero.reduce_bucket_size
+    held = width * size * (2 if zero.overlap_comm else 1) if contiguous else 0
+    # a parameter larger than the bucket is reduced on its own
+    reduced = max(min(size, rank.numel), parameters.largest if parameters.largest > size else 0)
+    cut = zero.reduce_scatter and (rank.shards > 1 or compact(rank))
+    copies = width * reduced if cut or not contiguous else 0
+    if rank.comm_width != width:
+        copies += rank.comm_width * reduced
+    if compact(rank):
+        copies += 4 * parameters.largest  # the slice in fp32 before it is added
+    return held, copies
+
+
+def _passes(rank: Rank, resident: dict[str, int]) -> list[Moment]:
+    b, n, stage = rank.param_width, rank.numel, rank.plan.zero.stage
+    held, copies = buckets(rank)
+    owned = owned_bytes(rank)
+    kept: dict[str, int] = {}
+    early = {"reduce_buffers": held + copies}
+    late = {"reduce_buffers": held + copies, "gradients": owned}
+    if compact(rank):
+        early["gradients"] = owned  # one flat buffer, made whole at the first reduction
+    oversized = sum(p.numel for p in rank.parameters.trainable if p.numel > rank.plan.zero.reduce_bucket_size)
+    if stage == 1 and rank.shards > 1:
+        late["gradients"] += b * oversized  # not in a bucket, and cleared only when the pass is over
+    if rank.accumulates and stage == 1:
+        # whole gradients until the last micro batch, and the buckets with them: nothing is reduced, so nothing releases them
+        width = rank.accum_width if rank.separate_accumulation else b
+        kept = {"gradients": width * n, "reduce_buffers": held}
+        early = {"reduce_buffers": copies, "gradients": owned}
+        late = {"reduce_buffers": copies, "gradients": owned - width * (n - oversized)}
+    elif rank.accumulates and not (rank.offloads_optimizer and not compact(rank)):
+        # the sum so far, and the new part next to it
+        kept = {"gradients": owned}
+        if compact(rank):
+            early, late = {"reduce_buffers": held + copies}, {"reduce_buffers": held + copies}
+    return passes(rank, resident, kept=kept, early=early, late=late)
+
+
+def _step(rank: Rank, resident: dict[str, int]) -> list[Moment]:
+    if rank.offloads_optimizer:
+        return [moment("step", "copy weights", resident)]
+    m, owned = rank.master_width, owned_bytes(rank)
+    parts = [rank.part(g) for g in (rank.muon, rank.other) if g]
+    part = max(parts, default=0)
+    # norm: each gradient in float64 (line 2687, get_norm_dtype)
+    norm = 8 * min(rank.parameters.largest, part)
+    if compact(rank):
+        flatten = 0  # the flat part is the optimizer's gradient
+    else:
+        flat = rank.param_width * part if rank.shards > 1 or len(rank.parameters.trainable) > 1 else 0
+        flatten = flat + (m * part if m != rank.param_width else 0)
+    muon = 0
+    if rank.muon:
+        full = rank.param_width * owned_elements((p.numel for p in rank.muon), rank.shards)
+        muon = full + min(MUON_CACHE_BYTES, rank.param_width * rank.numel) + step_extra(rank, 0)
+    gradient = 4 * rank.shard if compact(rank) else m * part
+    return [
+        moment("step", "gradient norm", resident, gradients=owned, step_transients=norm),
+        moment("step", "flatten gradients", resident, gradients=owned, step_transients=flatten + muon),
+        moment("step", "optimizer", resident, gradients=gradient, step_transients=step_extra(rank, part)),
+    ]
