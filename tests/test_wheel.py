@@ -73,6 +73,7 @@ def test_the_wheel_holds_the_library_the_groups_and_the_plugins_alone(wheel: Pat
     expected = {name.removeprefix("src/") for name in tracked if name.startswith("src/zerocfg/")}
     expected |= {name for name in tracked if name.startswith("hydra_plugins/")}
     expected |= {f"zerocfg/{name}" for name in tracked if name.startswith("conf/")}
+    expected |= {"zerocfg/_starter/train.py"}
     metadata = {name for name in names if name.startswith("zerocfg-")}
     assert names - metadata == expected
     assert {Path(name).name for name in metadata} == {"METADATA", "RECORD", "WHEEL", "LICENSE", "entry_points.txt"}
