@@ -39,7 +39,7 @@ def _lay(over: LaidOver, tree: dict[str, Any], given: Mapping[str, Any], prefix:
         if isinstance(value, Mapping) and isinstance(tree.get(name, {}), Mapping):
             _lay(over, tree.setdefault(name, {}), value, f"{path}.", f"{here}.", decided)
         elif name in tree:
-            message = f"{here} is another spelling of deepspeed.{path}, which is given too"
+            message = f"{here}: deepspeed.{path} is given twice, in two spellings"
             over.problems.append(Diagnostic(code="ZC161", path=here, message=message, hint=f"~{here}"))
         else:
             tree[name] = coerce_whole(path, value)
