@@ -38,20 +38,35 @@ def claimed(folder: Path) -> Iterator[JobPaths]:
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:
-        raise ConfigProblems(
-            [
-                Diagnostic(
-                    code="ZC706",
-                    path="hydra.sweep.dir",
-                    message=f"another run is using {folder}",
-                    hint="wait for it, or another hydra.sweep.dir",
-                )
-            ]
-        ) from None
+        raise ConfigProblems([_in_use(folder)]) from None
     try:
         yield paths
     finally:
         lock.release()
+
+
+def check_free(folders: Sequence[Path]) -> Iterator[Diagnostic]:
+    """ZC706 for each folder that another run holds now. Makes nothing."""
+    import filelock
+
+    for folder in folders:
+        lock = JobPaths(folder).lock
+        if not lock.exists():
+            continue
+        try:
+            with filelock.FileLock(lock, timeout=0):
+                pass
+        except filelock.Timeout:
+            yield _in_use(folder)
+
+
+def _in_use(folder: Path) -> Diagnostic:
+    return Diagnostic(
+        code="ZC706",
+        path="hydra.sweep.dir",
+        message=f"another run is using {folder}",
+        hint="wait for it, or another hydra.sweep.dir",
+    )
 
 
 def fill(job: PreparedJob, paths: JobPaths, payload: bytes, program: Sequence[str], python: str) -> list[str]:

@@ -25,7 +25,7 @@ from zerocfg.diagnostics import ConfigProblems, render_report
 from zerocfg.emit import COMPILED, LAUNCH, is_secret
 from zerocfg.errors import ZerocfgError
 from zerocfg.launch.executors import submit_local
-from zerocfg.launch.folders import claimed, fill, remove_unused
+from zerocfg.launch.folders import check_free, claimed, fill, remove_unused
 from zerocfg.launch.follow import Follower
 from zerocfg.launch.gpus import allocate
 from zerocfg.launch.hydra_state import hydra_config
@@ -35,7 +35,7 @@ from zerocfg.launch.paths import JOB_TOKEN, PAYLOAD, JobPaths
 from zerocfg.launch.payload import Task, frozen, seal
 from zerocfg.launch.prepare import Prepared, PreparedJob, prepare
 from zerocfg.launch.processes import ProcessId, end_all
-from zerocfg.launch.returns import blank_return, job_return
+from zerocfg.launch.returns import blank_return, failed_return, job_return
 
 log = logging.getLogger("zerocfg.launch")
 _PROGRAM = ("-m", "zerocfg.launch.worker", PAYLOAD)
@@ -74,6 +74,8 @@ def launch(
         environ=os.environ,
         start=not options.dry_run,
     )
+    if busy := list(check_free([job.folder for job in prepared.jobs])):
+        prepared.report.append(("", busy))
     if prepared.refused:
         if fresh_folder:
             remove_unused(Path(str(config.hydra.sweep.dir)))
@@ -89,7 +91,10 @@ def launch(
     found = len(detect().gpus) if any(j.run is not None and j.run.resources.gpus_per_node for j in prepared.jobs) else 0
     returns = []
     for job, payload in zip(prepared.jobs, payloads, strict=True):
-        returns.append(_dry(job, payload, options) if options.dry_run else _run(job, payload, options, found))
+        try:
+            returns.append(_dry(job, payload, options) if options.dry_run else _run(job, payload, options, found))
+        except ConfigProblems as problems:  # taken by another run since it was checked
+            returns.append(failed_return(job, problems))
         configure_log(config.hydra.hydra_logging, config.hydra.verbose)
     return returns
 

@@ -19,6 +19,7 @@ from zerocfg.diagnostics import Diagnostic, has_errors, in_order, render_report
 from zerocfg.facts import Detected
 from zerocfg.launch.hydra_state import hydra_config
 from zerocfg.launch.preflight import check_folders, check_machine, check_nesting
+from zerocfg.probe.installed import installed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

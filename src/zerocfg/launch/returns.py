@@ -81,6 +81,13 @@ def blank_return(job: PreparedJob) -> JobReturn:
     )
 
 
+def failed_return(job: PreparedJob, problem: Exception) -> JobReturn:
+    """Of a job that did not start."""
+    ret = blank_return(job)
+    ret.status, ret.return_value = JobStatus.FAILED, JobFailed(f"job {job.number} was not started\n{problem}")
+    return ret
+
+
 def _failure(
     job: PreparedJob, paths: JobPaths, outcome: NodeOutcome | str, results: dict[int, RankResult], *, shown: bool
 ) -> JobFailed | None:

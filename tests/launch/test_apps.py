@@ -1,0 +1,274 @@
+"""Real apps through the launcher: without zerocfg's groups a job is one plain process, and all else is the same."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from zerocfg.launch.paths import JOB_TOKEN
+
+pytestmark = pytest.mark.integration
+
+APP = """
+import dataclasses, logging, os, sys, time
+import hydra
+from helper import helped
+
+@dataclasses.dataclass
+class Answer:
+    value: int
+
+@hydra.main(version_base=None, config_path=".", config_name="config")
+def main(cfg):
+    print("argv", sys.argv[1:], "name", cfg.name, "helped", helped())
+    logging.getLogger("app").info("logged")
+    if cfg.what == "fail":
+        raise ValueError("boom %d" % cfg.a)
+    if cfg.what == "exit":
+        sys.exit(cfg.a)
+    if cfg.what == "sleep":
+        print("sleeping", flush=True)
+        time.sleep(120)
+    if cfg.what == "kill":
+        os.kill(os.getpid(), 9)
+    if cfg.what == "unpicklable":
+        return (i for i in range(3))
+    return Answer(cfg.a)
+
+if __name__ == "__main__":
+    main()
+"""
+CONFIG = """
+defaults:
+  - _self_
+  - override hydra/launcher: zerocfg_local
+a: 1
+what: answer
+name: run_${now:%f}
+hydra:
+  mode: MULTIRUN
+  sweep: {dir: out dir, subdir: "${hydra.job.num}"}
+  launcher: {poll_seconds: 0.05}
+  callbacks:
+    note:
+      _target_: helper.Note
+"""
+HELPER = """
+import os
+from hydra.experimental.callback import Callback
+def helped():
+    return "yes"
+class Note(Callback):
+    def on_job_start(self, config, **kwargs):
+        self.pid = os.getpid()
+    def on_job_end(self, config, job_return, **kwargs):
+        print("callback", self.pid == os.getpid(), job_return.status.name, type(job_return._return_value).__name__)
+    def on_multirun_end(self, config, **kwargs):
+        print("multirun ended")
+"""
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    (tmp_path / "helper.py").write_text(HELPER)
+    return tmp_path
+
+
+def run(app: Path, *overrides: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **environ}
+    return subprocess.run([sys.executable, "app.py", *overrides], cwd=app, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+
+def left_behind(app: Path) -> list[str]:
+    """Command lines of processes that the launcher started for this app and that are still there."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if JOB_TOKEN.encode() in (entry / "environ").read_bytes() and os.readlink(entry / "cwd") == str(app):
+                found.append((entry / "cmdline").read_text())
+        except OSError:
+            continue
+    return found
+
+
+def test_a_sweep(app: Path) -> None:
+    done = run(app, "a=1,2", SLURM_JOB_ID="77", SLURM_NTASKS="2", SLURM_PROCID="1", SLURM_JOB_NODELIST="n[1-2]")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    for number in (0, 1):
+        job = app / "out dir" / str(number)
+        # frozen in the launcher, the same for all ranks
+        words = (job / "rank_0.log").read_text()
+        assert f"argv [] name run_{words.partition('run_')[2][:6]} helped yes\n" in words
+        assert words in done.stdout
+        assert "callback True COMPLETED Answer" in words
+        assert "[app][INFO] - logged" in (job / "app.log").read_text()
+        assert (job / ".hydra" / "overrides.yaml").read_text() == f"- a={number + 1}\n"
+        assert (job / ".hydra" / "config.yaml").read_text() == f"a: {number + 1}\nwhat: answer\nname: run_${{now:%f}}\n"
+        assert "zerocfg_local" in (job / ".hydra" / "hydra.yaml").read_text()
+        assert sorted(p.name for p in job.iterdir()) == [".hydra", ".zerocfg", "app.log", "rank_0.log"]
+    assert done.stdout.count("job 1: done") == 1
+    assert "multirun ended" in done.stdout
+    assert left_behind(app) == []
+
+
+def test_a_failure_shows_the_functions_own_traceback_once(app: Path) -> None:
+    done = run(app, "a=1,2", "what=fail")
+    assert done.returncode == 1
+    # both jobs ran: the first failure does not hide the second
+    for number in (0, 1):
+        assert done.stdout.count(f"ValueError: boom {number + 1}\n") == 1
+    line = APP.splitlines().index('        raise ValueError("boom %d" % cfg.a)') + 1
+    assert f'app.py", line {line}, in main\n' in done.stdout
+    assert 'raise ValueError("boom %d" % cfg.a)' in done.stdout
+    assert "Traceback" not in done.stderr
+    assert "job 0 failed: rank 0 of 1: ValueError: boom 1" in done.stderr
+    assert f"log: {app}/out dir/0/rank_0.log" in done.stderr
+    assert "site-packages" not in done.stdout
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, 0), (3, 1)])
+def test_sys_exit(app: Path, code: int, status: int) -> None:
+    done = run(app, "what=exit", f"a={code}")
+    assert done.returncode == status
+    assert ("rank 0 of 1: SystemExit: 3" in done.stderr) is (code != 0)
+
+
+def test_a_rank_that_is_killed(app: Path) -> None:
+    done = run(app, "what=kill")
+    assert done.returncode == 1
+    assert "job 0 failed: ended by signal 9; no word from rank 0: killed (out of memory?)" in done.stderr
+    assert "sleeping" not in done.stdout
+
+
+def test_a_value_that_cannot_come_back(app: Path) -> None:
+    done = run(app, "what=unpicklable")
+    assert done.returncode == 0
+    assert "warning[ZC709] the return value of job 0 is lost: generator cannot be pickled" in done.stderr
+
+
+def test_a_second_run_in_the_same_folder_keeps_the_first(app: Path) -> None:
+    assert run(app, "a=1").returncode == 0
+    first = (app / "out dir/0/rank_0.log").read_text()
+    done = run(app, "a=2")
+    assert "job 0: the folder holds an earlier run; kept: rank_0.log -> rank_0.1.log" in done.stdout
+    assert (app / "out dir/0/rank_0.1.log").read_text() == first
+
+
+def test_jobs_with_one_folder_are_refused(app: Path) -> None:
+    done = run(app, "a=1,2", "hydra.sweep.subdir=same")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "error[ZC705] jobs 0, 1 have the same folder" in done.stderr
+    assert "Traceback" not in done.stderr
+    # not even the folder that Hydra's sweeper had made
+    assert not (app / "out dir").exists()
+
+
+def test_started_by_torchrun_is_refused(app: Path) -> None:
+    done = run(app, WORLD_SIZE="2", RANK="1", LOCAL_RANK="1")
+    assert done.returncode == 1
+    assert "error[ZC704]" in done.stderr
+    assert "in the environment: RANK=1, LOCAL_RANK=1, WORLD_SIZE=2" in done.stderr
+    assert not (app / "out dir").exists()
+
+
+def test_an_unpicklable_global_is_named(app: Path) -> None:
+    (app / "app.py").write_text(
+        APP.replace("@dataclasses", "import threading\nLOCK = threading.Lock()\n@dataclasses").replace("print(", "print(LOCK, ", 1)
+    )
+    done = run(app)
+    assert done.returncode == 1
+    assert "error[ZC707] the task function main cannot be sent to the ranks: global LOCK of main (lock) cannot be pickled" in done.stderr
+    assert not (app / "out dir").exists()
+
+
+class Background:
+    """A launcher that is running its job."""
+
+    def __init__(self, app: Path, *overrides: str) -> None:
+        self.app = app
+        self.process = subprocess.Popen(
+            [sys.executable, "app.py", *overrides],
+            cwd=app,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        assert self.process.stdout is not None
+        self.out = ""
+        while "sleeping" not in self.out:
+            line = self.process.stdout.readline()
+            assert line, self.out
+            self.out += line
+
+    def end(self) -> str:
+        out, _ = self.process.communicate(timeout=40)
+        return self.out + out
+
+
+def test_ctrl_c_stops_all_ranks_and_says_so(app: Path) -> None:
+    running = Background(app, "what=sleep")
+    os.killpg(running.process.pid, signal.SIGINT)  # as a terminal does: to every process of the group
+    out = running.end()
+    assert running.process.returncode == 130
+    assert "job 0: Ctrl-C, stopping all ranks" in out
+    assert f"job 0: stopped: {app}/out dir/0" in out
+    assert "Traceback" not in out
+    assert left_behind(app) == []
+
+
+def test_sigterm_stops_all_ranks(app: Path) -> None:
+    running = Background(app, "what=sleep")
+    running.process.terminate()
+    out = running.end()
+    assert running.process.returncode == 143
+    assert "job 0: SIGTERM, stopping all ranks" in out
+    assert left_behind(app) == []
+
+
+def test_a_killed_launcher_leaves_nothing_behind(app: Path) -> None:
+    running = Background(app, "what=sleep")
+    running.process.kill()
+    running.process.wait()
+    deadline = time.monotonic() + 20
+    while left_behind(app) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left_behind(app) == []
+    running.end()
+
+
+def test_the_time_limit(app: Path) -> None:
+    done = run(app, "what=sleep", "hydra.launcher.timeout_min=0.03")
+    assert done.returncode == 1
+    assert "job 0 was stopped: time limit" in done.stderr
+    assert left_behind(app) == []
+
+
+def test_a_folder_in_use_is_refused(app: Path) -> None:
+    running = Background(app, "what=sleep")
+    try:
+        done = run(app, "a=2")
+        assert done.returncode == 1
+        assert f"error[ZC706] another run is using {app}/out dir/0" in done.stderr
+        assert "Traceback" not in done.stderr
+    finally:
+        running.process.terminate()
+        running.end()
+
+
+def test_dry_run(app: Path) -> None:
+    done = run(app, "hydra.launcher.dry_run=true")
+    assert done.returncode == 0
+    assert "job 0: dry run, nothing started" in done.stdout
+    assert not (app / "out dir/0/rank_0.log").exists()
+    assert (app / "out dir/0/.hydra/config.yaml").exists()

@@ -1,0 +1,131 @@
+"""Checks before the start: each code fails once, its correction is clean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zerocfg.compiler import compile_run
+from zerocfg.diagnostics import Severity
+from zerocfg.facts import Detected, DetectedGpu
+from zerocfg.launch.gpus import allocate
+from zerocfg.launch.preflight import check_folders, check_machine, check_nesting, same_gpu
+from zerocfg.plan import Plan
+
+Make = Callable[..., dict[str, Any]]
+A100 = "NVIDIA A100-SXM4-80GB"
+
+
+def machine(*names: str, reason: str = "") -> Detected:
+    gpus = tuple(
+        DetectedGpu(index=i, uuid=f"GPU-{i}", name=n, memory_bytes=80 << 30, compute_capability=(8, 0)) for i, n in enumerate(names)
+    )
+    return Detected(cpus=8, host_memory_bytes=1 << 34, numa_nodes=1, gpus=gpus, reason=reason, host="box")
+
+
+@pytest.fixture
+def plan(container: Make) -> Callable[..., Plan]:
+    return lambda **changes: compile_run(container({k.replace("__", "."): v for k, v in changes.items()})).plan
+
+
+def test_too_few_gpus(plan: Callable[..., Plan]) -> None:
+    found = list(check_machine(plan(), machine(A100, A100, reason="CUDA_VISIBLE_DEVICES hides 6"), {"CUDA_VISIBLE_DEVICES": "4,5"}))
+    assert [d.code for d in found] == ["ZC701"]
+    assert found[0].render() == (
+        "error[ZC701] the run is for 8 GPUs a node (A100-SXM4-80GB), this machine has 2\n"
+        "  found on box: 2 x NVIDIA A100-SXM4-80GB\n"
+        "  because: CUDA_VISIBLE_DEVICES hides 6\n"
+        "  CUDA_VISIBLE_DEVICES='4,5'\n"
+        "  try: hardware=auto, hardware.gpus_per_node=2, hardware=cpu; `zerocfg compile` needs no GPU"
+    )
+
+
+def test_no_gpu_at_all(plan: Callable[..., Plan]) -> None:
+    (found,) = check_machine(plan(), machine(reason="no NVIDIA driver is installed"), {})
+    assert found.detail == ("found on box: none", "because: no NVIDIA driver is installed", "CUDA_VISIBLE_DEVICES is not set")
+    assert "gpus_per_node" not in found.hint
+
+
+def test_enough_gpus(plan: Callable[..., Plan]) -> None:
+    assert list(check_machine(plan(), machine(*[A100] * 8), {})) == []
+    assert list(check_machine(plan(hardware__gpus_per_node=2), machine(*[A100] * 8), {})) == []
+
+
+def test_cpu_needs_none(plan: Callable[..., Plan]) -> None:
+    cpu = plan(hardware__accelerator="cpu", hardware__gpus_per_node=2, precision__dtype="fp32")
+    assert list(check_machine(cpu, machine(), {})) == []
+
+
+def test_several_nodes(plan: Callable[..., Plan]) -> None:
+    found = list(check_machine(plan(hardware__num_nodes=2), machine(*[A100] * 8), {}))
+    assert [(d.code, d.path) for d in found] == [("ZC702", "hardware.num_nodes")]
+    assert "SLURM" in found[0].hint
+
+
+def test_other_gpus(plan: Callable[..., Plan]) -> None:
+    (found,) = check_machine(plan(), machine(*["NVIDIA H200"] * 8), {})
+    assert (found.code, found.severity) == ("ZC703", Severity.WARNING)
+    assert "A100-SXM4-80GB" in found.message
+    assert "NVIDIA H200" in found.message
+
+
+@pytest.mark.parametrize(
+    ("named", "found", "same"),
+    [
+        ("A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB", True),
+        ("A100-SXM4-80GB", "NVIDIA A100-SXM4-40GB", False),
+        ("A10", "NVIDIA A100-SXM4-80GB", False),
+        ("H200-SXM-141GB", "NVIDIA H200", True),
+        ("H100-SXM5-80GB", "NVIDIA H100 80GB HBM3", True),
+        ("RTX 4090", "NVIDIA GeForce RTX 4090", True),
+        ("Unheard Of 1", "NVIDIA Unheard of 1", True),
+    ],
+)
+def test_same_gpu(named: str, found: str, same: bool) -> None:
+    assert same_gpu(named, found) is same
+
+
+@pytest.mark.parametrize(
+    ("environ", "refused"),
+    [
+        ({"WORLD_SIZE": "2", "RANK": "0"}, True),
+        ({"WORLD_SIZE": "1", "RANK": "0", "TORCHELASTIC_RUN_ID": "none"}, True),
+        ({"RANK": "3"}, True),
+        ({"WORLD_SIZE": "1", "RANK": "0"}, False),
+        ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, False),
+        ({}, False),
+    ],
+)
+def test_started_as_a_rank(environ: dict[str, str], refused: bool) -> None:
+    assert [d.code for d in check_nesting(environ)] == (["ZC704"] if refused else [])
+
+
+def test_folders() -> None:
+    a, b = Path("/x/a"), Path("/x/b")
+    assert list(check_folders([a, b])) == []
+    (same,) = check_folders([a, b, a])
+    assert (same.code, "jobs 0, 2" in same.message) == ("ZC705", True)
+    (tag,) = check_folders([Path("/x/run_%j")])
+    assert tag.code == "ZC708"
+
+
+@pytest.mark.parametrize(
+    ("mask", "wanted", "found", "given"),
+    [
+        (None, 2, 2, None),
+        (None, 2, 4, "0,1"),
+        ("4,5,7", 2, 3, "4,5"),
+        ("GPU-aa, MIG-bb", 1, 2, "GPU-aa"),
+        ("4,5", 2, 2, "4,5"),
+        ("", 0, 0, ""),
+        (None, 0, 4, None),
+    ],
+)
+def test_allocate(container: Make, mask: str | None, wanted: int, found: int, given: str | None) -> None:
+    changes = {"hardware.gpus_per_node": wanted} if wanted else {"hardware.accelerator": "cpu", "precision.dtype": "fp32"}
+    resources = compile_run(container(changes)).resources
+    environ = {} if mask is None else {"CUDA_VISIBLE_DEVICES": mask}
+    assert dict(allocate(resources, environ, found).environment) == {"CUDA_VISIBLE_DEVICES": given}
