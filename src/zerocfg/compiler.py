@@ -35,8 +35,9 @@ from zerocfg.schema import RunConfig
 from zerocfg.schema.load import load
 
 NO_ORIGINS = Origins()
-_RUNTIME_CALLS = {("ZC613", "deepspeed.activation_checkpointing")}
-"""Sections that act only when a script makes a call: run.initialize makes it (runtime/engine.py)."""
+_SETTLED = {("ZC613", "deepspeed.activation_checkpointing"), ("ZC659", "deepspeed.scheduler.params.total_num_steps")}
+"""What a JSON alone leaves in doubt and a plan does not: run.initialize makes the call that the section needs, and all of the
+groups' counts are optimizer steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +104,9 @@ def examine(
     diagnostics = [_with_origin(d, why, origins) for d in in_order(problems)]
     if has_errors(diagnostics):
         return Outcome(None, diagnostics)
-    entries = [trace(path, value, why[path], origins) for path, value in flatten(emitted)]
+    entries = [trace(path, value, why[path], origins, reasons) for path, value in flatten(emitted)]
     for section, lowered in (("torchrun", torchrun), ("environment", environment), ("resources", resources)):
-        entries += [trace(f"{section}.{leaf.path}", leaf.value, leaf.reason, origins) for leaf in lowered]
+        entries += [trace(f"{section}.{leaf.path}", leaf.value, leaf.reason, origins, reasons) for leaf in lowered]
     run = CompiledRun(
         deepspeed=emitted,
         torchrun=arguments(torchrun),
@@ -159,9 +160,9 @@ def _once(plan_level: list[Diagnostic], json_level: Iterable[Diagnostic], why: M
     for found in plan_level:
         said[found.path] = min(found.severity, said.get(found.path, found.severity))
     for found in json_level:
-        if (found.code, found.path) in _RUNTIME_CALLS:
-            continue
         reason = why.get(found.path.removeprefix("deepspeed."))
+        if (found.code, found.path) in _SETTLED and (reason is None or not reason.config_path.startswith("deepspeed.")):
+            continue
         if reason is None or said.get(reason.config_path, Severity.NOTE + 1) > found.severity:
             yield found
 

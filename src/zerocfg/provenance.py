@@ -6,6 +6,7 @@ Two layers. A pass says, for each value that it decided, either `asked(config pa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -72,23 +73,34 @@ class Entry:
 
     def render(self) -> str:
         """`path = value  # source: reason`, one greppable line."""
-        return f"{self.path} = {_literal(self.value)}  # {self.source}" + (f": {self.reason}" if self.reason else "")
+        return _one_line(f"{self.path} = {_literal(self.value)}  # {self.source}" + (f": {self.reason}" if self.reason else ""))
 
     def as_dict(self) -> dict[str, object]:
         return {"value": self.value, "source": self.source, "reason": self.reason}
 
 
-def trace(path: str, value: object, reason: Reason, origins: Origins) -> Entry:
-    """Join a pass's reason with the place where its config value was written."""
+def trace(path: str, value: object, reason: Reason, origins: Origins, decided: Mapping[str, Reason] | None = None) -> Entry:
+    """Join a pass's reason with the place where its config value was written.
+
+    decided: reasons of config values that a pass (a probe) filled in because nobody wrote them.
+    """
     if reason.by:
         because = reason.text
         if reason.config_path:
-            because += f" ({reason.config_path} from {origins.of_exactly(reason.config_path)})"
+            filled_in = (decided or {}).get(reason.config_path)
+            where = filled_in.by if filled_in is not None and filled_in.by else origins.of_exactly(reason.config_path)
+            because += f" ({reason.config_path} from {where})"
         return Entry(path, value, reason.by, because)
     return Entry(path, value, origins.of_exactly(reason.config_path), reason.config_path)
 
 
+def _one_line(text: str) -> str:
+    """An override may hold a newline; a line of `zerocfg explain` may not."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def _literal(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
+    """One line that can be told from its surroundings: a text with blanks, quotes or nothing in it is quoted."""
+    if isinstance(value, str):
+        return value if value and value.isprintable() and not set(value) & set(" \"'#") else json.dumps(value)
+    return json.dumps(value) if value is None or isinstance(value, (bool, int, float)) else str(value)
