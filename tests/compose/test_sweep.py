@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Union  # noqa: UP035 - OmegaConf reads these spellings on every Python
+from typing import Any
 
 import pytest
 from hydra import initialize_config_dir
@@ -18,74 +17,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.base import Node
+from sweep_cases import HARD, Typed, overrides_of_a_job, overrides_of_our_groups
 
 from zerocfg.compose import from_hydra
-from zerocfg.compose.kinds import typed_keys
 from zerocfg.compose.plain import to_plain
 from zerocfg.compose.sweep import SweepComposer, plain_groups
+from zerocfg.compose.sweep_loader import CachedLoader
 from zerocfg.confsource import conf_dir
-from zerocfg.schema import GROUPS
-
 
 APP = Path(__file__).parent / "sweep_app"
-
-
-class Size(Enum):
-    small = 1
-    large = 2
-
-
-@dataclass
-class Inner:
-    depth: int = 2
-    ratio: Union[int, float] = 1  # noqa: UP007
-    tags: List[str] = field(default_factory=lambda: ["a"])  # noqa: UP006
-
-
-@dataclass
-class Typed:
-    size: Size = Size.small
-    inner: Inner = field(default_factory=Inner)
-    limit: Optional[int] = None  # noqa: UP045
-    path: Path = Path("/data")
-    table: Dict[str, Inner] = field(default_factory=dict)  # noqa: UP006
-    by_size: Dict[Size, int] = field(default_factory=lambda: {Size.small: 1})  # noqa: UP006
-    seed: str = "${seed}"
-
-
-CHOICES = ["db=mysql", "db=postgres", "model=small", "model=large", "model=whole", "nested=a", "nested=b", "data@inputs.train=text"]
-CHOICES += ["+experiment=big", "+experiment=odd", "+spare=one", "~db", "db/pool=many", "+db/pool=many", "spare=one", "db=[mysql,postgres]"]
-GOOD = ["seed=2", "seed=2.5", "seed=null", "name=new", "seed='x y'", "seed=[1,2]", "chosen=1", "count=5", "sep=;", "layers.0=9", "layers=[]"]
-GOOD += ["layers[1].width=9", "model.size=7", "model.block.width=1", "model.block={width: 2}", "+model.block={depth: 3}", "~model.block"]
-GOOD += ["+user=1", "+user={a: {b: [1, 2]}}", "++user.a=2", "+user.x=${seed}", "+alias=${db}", "seed=${model.size}", "db.port=${seed}"]
-GOOD += ["typed.size=large", "typed.inner.depth=3", "typed.limit=4", "typed.inner.tags=[b,c]", "+typed.table.a={depth: 9}", "chosen.size=5"]
-GOOD += ["model.name=m", "db.port=1", "db.host=h", "++typed.more=1", "~name", "~count", "+list=[${seed},{a: ${db.port}}]", "++chosen.size=7"]
-ODD = [
-    # groups: options, none, lists, additions, deletions, packages
-    *(f"db={name}" for name in ("mysql", "postgres", "broken", "nope", "[mysql,postgres]", "null", "???", "'postgres'", "5")),
-    *(f"model={name}" for name in ("small", "large", "other", "whole", "nope", "${db}", "small.yaml")),
-    *("nested=a", "nested=b", "nested/part=y", "db/pool=many", "+db/pool=many", "++db=mysql", "~db", "~db=mysql", "~db=postgres", "~model"),
-    *("+experiment=big", "+experiment=odd", "experiment=big", "+experiment=nope", "spare=one", "~spare", "+model=large", "+spare=one"),
-    *("data@inputs.train=text", "data@inputs.test=text", "+data@inputs.test=text", "typed=base", "+tuned=mysql_small", "model={name: x}"),
-    # values of our own keys
-    *("seed=2", "seed=2.5", "seed=null", "seed=???", "seed='x y'", 'seed="{"', "seed=${model.size}", "seed=[1,2]", "seed={a:1}", "seed=true"),
-    *("name=new", "name={a:1}", "chosen=1", "chosen={size: 5}", "chosen.size=5", "~chosen", "chosen=${db}", "+chosen.more=1", "++chosen.size=7"),
-    *("count=5", "count={}", "+count=5", "~count", "~count=1", "~seed", "~seed=1", "~seed=2", "sep=;", "sep=${missing}", "+sep=1"),
-    *("layers.0=9", "layers[1].width=9", "layers.1={width: 3}", "layers.7=1", "layers=[]", "layers.x=1", "~layers.0", "+layers.3=1", "layers.2=5"),
-    *("model.size=7", "model.block.width=1", "model.block={width: 2}", "+model.block={depth: 3}", "model.nothing=1", "~model.block", "model=null"),
-    *("+user=1", "+user={a: {b: [1, 2]}}", "+user.a.b=${seed}", "++user.a=2", "user=1", "+user=${hydra.job.name}", "user.a=1", "+user.a.c=1"),
-    *("+view={a:1}", "view.more=2", "view.size=3", "+alias=${db}", "alias.port=1", "+list=[${seed},{a: ${db.port}}]", "db.port=${seed}"),
-    # typed nodes
-    *("typed.size=large", "typed.size=huge", "typed.inner.depth=3", "typed.inner.depth=x", "typed.inner.ratio=0.5", "typed.inner.ratio=[1]"),
-    *("typed.limit=4", "typed.limit=null", "typed.inner=null", "typed.inner={depth: 5}", "typed.inner={nope: 5}", "+typed.more=1", "++typed.more=1"),
-    *("+typed.table.a={depth: 9}", "typed.table={a: {}}", "typed.by_size.small=2", "+typed.by_size.large=3", "typed.path=/x", "typed.seed=${name}"),
-    *("typed.inner.tags=[b,c]", "typed.inner.tags.0=z", "~typed.limit", "~typed.table", "typed=${db}", "typed={limit: 1}"),
-    # Hydra's node, sweeps, syntax
-    *("hydra.job.name=n", "hydra/launcher=basic", "hydra.searchpath=[]", "hydra={verbose: true}", "+hydra.x=1", "hydra[job].name=k", "hydra.nope=1"),
-    *("hydra.sweep.subdir=${seed}", "hydrated=1", "+hydrated=1", "wanted=[]", "+wanted.x=1"),
-    *("seed=1,2", "seed=range(3)", "seed=choice(1,2)", "seed=glob(*)", "seed=interval(0,1)", "seed=", "seed", "=1", "seed=[", "a b=1", "~", "+", ""),
-    *("seed=sort(3,1)", "name=str(5)", "name=int(x)", "seed=float(1)", "'quoted'=1", "seed@pkg=1", "model@pkg=small", "name=\\${x}", "name='\\${x}'"),
-]
 
 
 @contextmanager
@@ -137,49 +77,154 @@ def outcome(compose: Callable[[], DictConfig]) -> Any:
 def assert_as_hydra(composer: SweepComposer, loader: Any, master: DictConfig, overrides: Sequence[str]) -> None:
     wanted = outcome(lambda: loader.load_sweep_config(master, list(overrides)))
     for _ in range(2):  # the second is served from what the first left
-        assert outcome(lambda: composer.compose(list(overrides))) == wanted
+        found = outcome(lambda: composer.compose(list(overrides)))
+        if found != wanted:
+            here, there = repr(found), repr(wanted)
+            at = next((i for i, (x, y) in enumerate(zip(here, there, strict=False)) if x != y), 0)
+            pytest.fail(f"{overrides}: {here[max(0, at - 200) : at + 200]}\nHydra: {there[max(0, at - 200) : at + 200]}")
 
 
-@pytest.fixture(params=["plain", "must", "named", "linked", "asking", "shared"])
-def primary(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+@pytest.mark.parametrize("primary", sorted({primary for primary, _ in HARD}))
+def test_what_is_hard_about_hydra(primary: str) -> None:
+    with app(APP, primary) as (loader, master):
+        composer = SweepComposer(loader, master)
+        for name, overrides in HARD:
+            if name == primary:
+                assert_as_hydra(composer, loader, master, overrides)
 
 
-VALUES = st.one_of(
-    st.integers(-3, 99).map(str),
-    st.floats(allow_nan=True, allow_infinity=True).map(str),
-    st.sampled_from(["true", "null", "???", "''", "'a b'", '"q"', "${seed}", "${nope}", "${model}", "${hydra.job.name}", "[]", "{}", "x,y"]),
-    st.lists(st.integers(0, 9).map(str) | st.sampled_from(["a", "${seed}", "'b c'"]), max_size=3).map(lambda items: f"[{','.join(items)}]"),
-    st.dictionaries(st.sampled_from("abc"), st.sampled_from(["1", "x", "[2]", "{d: 3}", "${seed}"]), max_size=2).map(
-        lambda items: "{" + ",".join(f"{k}:{v}" for k, v in items.items()) + "}"
-    ),
-    st.text(alphabet="ab1.{}[]$:=,'\\\\ \"", max_size=6),
-)
-MARKS = st.sampled_from(["", "", "", "+", "++", "~"])
-KEYS = st.sampled_from(
-    ["seed", "name", "chosen", "chosen.size", "layers", "layers.0", "layers[1].width", "model.size", "model.block", "model.block.heads"]
-    + ["db.port", "db.user", "user", "user.a", "typed.inner.depth", "typed.inner", "typed.table.a", "typed.limit", "view", "view.more"]
-)
-ANY = st.sampled_from([*CHOICES, *GOOD, *ODD]) | st.builds("{}{}={}".format, MARKS, KEYS, VALUES)
+def examples(check: Callable[[list[str]], None], strategy: st.SearchStrategy[list[str]], count: int) -> None:
+    settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))(given(strategy)(check))()
 
 
-@st.composite
-def overrides_of_a_job(draw: st.DrawFn, primary: str) -> list[str]:
-    """Mostly good ones, so that most jobs compose."""
-    chosen = draw(st.lists(st.sampled_from(CHOICES), max_size=2))
-    if primary == "must" and draw(st.integers(0, 9)):
-        chosen.append(draw(st.sampled_from(["model=small", "model=large"])))
-    lines = chosen + draw(st.lists(st.sampled_from(GOOD), max_size=2)) + draw(st.lists(ANY, max_size=1))
-    return list(draw(st.permutations(lines)))
-
-
+@pytest.mark.parametrize("primary", ["plain", "must", "named", "linked", "asking", "shared"])
 def test_a_job_is_what_hydra_composes_or_raises(primary: str) -> None:
     with app(APP, primary) as (loader, master):
         composer = SweepComposer(loader, master)
+        examples(lambda overrides: assert_as_hydra(composer, loader, master, overrides), overrides_of_a_job(primary), 20)
 
-        @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(overrides_of_a_job(primary))
-        def check(overrides: list[str]) -> None:
-            assert_as_hydra(composer, loader, master, overrides)
 
-        check()
+def test_our_own_groups_compose_as_hydra_composes_them() -> None:
+    with app(conf_dir(), "zerocfg") as (loader, master):
+        composer = SweepComposer(loader, master)
+        examples(lambda overrides: assert_as_hydra(composer, loader, master, overrides), overrides_of_our_groups(), 30)
+
+
+def test_every_option_is_composed_once_and_all_their_combinations_from_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Sequence[str]] = []
+    hydras = CachedLoader.load_recorded
+
+    def counting(self: CachedLoader, overrides: Sequence[str]) -> Any:
+        asked.append(tuple(overrides))
+        return hydras(self, overrides)
+
+    monkeypatch.setattr(CachedLoader, "load_recorded", counting)
+    with app(conf_dir(), "zerocfg") as (loader, master):
+        composer = SweepComposer(loader, master)
+        grid = itertools.product(
+            ["parallelism=zero1", "parallelism=zero2", "parallelism=zero3", "parallelism=ddp"],
+            ["offload=none", "offload=optimizer", "offload=all"],
+            ["hardware=a100x8", "hardware=h100x8", "hardware=cpu"],
+            ["optimizer.lr=1e-3", "optimizer.lr=1e-4", "+own.key=1"],
+        )
+        jobs = [list(job) for job in grid]
+        composed = [composer.compose(job) for job in jobs]
+        assert len(asked) == 1 + 4 + 3 + 3  # what all share, and each option
+        for at in (0, 50, len(jobs) - 1):
+            assert outcome(lambda at=at: composed[at]) == outcome(lambda at=at: loader.load_sweep_config(master, jobs[at]))  # type: ignore[misc]
+
+
+def test_a_result_shares_nothing_with_the_next() -> None:
+    with app(APP, "plain") as (loader, master):
+        composer = SweepComposer(loader, master)
+        first = composer.compose(["model=large", "+user={a: [1]}"])
+        first.hydra.overrides.task.append("spoiled")
+        first.model.block.width = "spoiled"
+        OmegaConf.set_struct(first.model, False)
+        OmegaConf.get_cache(first)["now"] = {"spoiled": 1}
+        first.user.a.append("spoiled")
+        first.typed.inner.tags.append("spoiled")
+        assert_as_hydra(composer, loader, master, ["model=large", "+user={a: [1]}"])
+
+
+def test_what_hydra_reads_besides_the_files_is_read_for_each_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with app(APP, "plain") as (loader, master):
+        composer = SweepComposer(loader, master)
+        assert composer.compose(["seed=2"]).hydra.job.env_set == {"SWEEP_TEST_COPIED": "copied"}
+        monkeypatch.setenv("SWEEP_TEST_COPIED", "other")
+        assert composer.compose(["seed=2"]).hydra.job.env_set == {"SWEEP_TEST_COPIED": "other"}
+        monkeypatch.delenv("SWEEP_TEST_COPIED")
+        assert_as_hydra(composer, loader, master, ["seed=2"])  # a KeyError
+        monkeypatch.setenv("SWEEP_TEST_COPIED", "copied")
+        monkeypatch.chdir(tmp_path)
+        assert composer.compose(["seed=2"]).hydra.runtime.cwd == str(tmp_path)
+        master.hydra.overrides.hydra.append("hydra.job.name=renamed")
+        assert_as_hydra(composer, loader, master, ["seed=2"])
+        assert composer.compose(["seed=2"]).hydra.job.name == "renamed"
+
+
+def test_times_are_the_sweeps_own() -> None:
+    with app(APP, "plain", "hydra.job.name=at-${now:%f}") as (loader, master):
+        drawn = master.hydra.job.name
+        job = SweepComposer(loader, master).compose(["model=large"])
+        assert job.hydra.job.name == drawn
+
+
+def test_one_bad_job_leaves_the_rest_unharmed() -> None:
+    with app(APP, "must") as (loader, master):
+        composer = SweepComposer(loader, master)
+        for job in ([], ["model=nope"], ["model=small", "db=broken"], ["model=small", "seed=[", "x=1"], ["model=small", "nope=1"]):
+            assert outcome(lambda job=job: composer.compose(job))[0] == "raised"  # type: ignore[misc]
+            assert_as_hydra(composer, loader, master, ["model=small"])
+            assert_as_hydra(composer, loader, master, ["model=large", "db=postgres"])
+
+
+def test_a_loader_that_is_not_hydras_own_composes_itself() -> None:
+    with app(APP, "plain") as (_, master):
+
+        class Other:
+            def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
+                return OmegaConf.create({"master": master_config is master, "overrides": sweep_overrides})
+
+        assert SweepComposer(Other(), master).compose(["a=1"]) == {"master": True, "overrides": ["a=1"]}
+
+
+def test_a_search_path_in_a_job_is_hydras_to_follow(tmp_path: Path) -> None:
+    (tmp_path / "db").mkdir()
+    (tmp_path / "db" / "remote.yaml").write_text("host: far\n", encoding="utf-8")
+    with app(APP, "plain") as (loader, master):
+        composer = SweepComposer(loader, master)
+        job = [f"hydra.searchpath=[{tmp_path}]", "db=remote"]
+        assert_as_hydra(composer, loader, master, job)
+        assert composer.compose(job).db == {"host": "far"}
+        assert_as_hydra(composer, loader, master, ["db=remote"])
+        assert composer.compose_job(job).defaults is None
+
+
+JOBS = [
+    ["parallelism=zero1", "optimizer.lr=3e-4", "+env.NAME=x"],
+    ["model=llama2_7b", "train.steps=${batch.micro_batch_size}", "batch.micro_batch_size=3"],
+    ["offload=all_nvme"],
+    ["++train=null", "env=null"],
+    ["~deepspeed", "+own.key=1"],
+    ["+deepspeed.a={b: [1, ${train.steps}, {c: ???}]}", "scheduler.type=${nothing.there}"],
+]
+
+
+@pytest.mark.parametrize("overrides", JOBS, ids=" ".join)
+def test_groups_are_read_as_the_slow_way_reads_them(overrides: list[str]) -> None:
+    with app(conf_dir(), "zerocfg") as (loader, master):
+        cfg = SweepComposer(loader, master).compose(overrides)
+        fast, slow = plain_groups(cfg), to_plain(cfg)
+        assert repr(fast[0]) == repr(slow[0])
+        assert list(fast[1]) == list(slow[1])
+
+
+def test_a_job_says_what_was_merged_for_its_origins() -> None:
+    with app(conf_dir(), "zerocfg") as (loader, master):
+        composer = SweepComposer(loader, master)
+        for overrides in (["parallelism=zero1", "optimizer=lion"], ["parallelism=zero2", "offload=all", "optimizer.lr=1"], []):
+            job = composer.compose_job(overrides)
+            quick = from_hydra(job.cfg, overrides, parsed=job.parsed, defaults=job.defaults)
+            slow = from_hydra(loader.load_sweep_config(master, list(overrides)), overrides)
+            assert (quick.container, quick.origins, quick.diagnostics) == (slow.container, slow.origins, slow.diagnostics)

@@ -134,16 +134,19 @@ class _Launch:
 
     def _prepared(self, groups: Sequence[Any]) -> tuple[DictConfig, tuple[Any, ...], Mapping[str, str]] | None:
         """Config of the group choices, its defaults list, and the choices that it does not name yet."""
-        fixed = [override for override in groups if not _is_choice(override)]
-        chosen = {override.key_or_group: override for override in groups if _is_choice(override)}
-        while (family := self._family(fixed, chosen)) is not None and family.template is not None:
+        whole = {override.key_or_group for override in groups if not _is_choice(override)}
+        chosen = {override.key_or_group: override for override in groups if override.key_or_group not in whole}
+        while True:
+            fixed = [override for override in groups if override.key_or_group not in chosen]
+            family = self._family(fixed, chosen)
+            if family is None or family.template is None:
+                return None
             pieces = family.pieces(chosen)
             fitting = [piece for piece in pieces.values() if piece is not None]
             if len(fitting) == len(chosen):
                 choices = {group: override.value() for group, override in chosen.items()}
                 return family.template.copy(fitting), family.template.defaults_with(fitting), choices
-            fixed += [chosen.pop(group) for group, piece in pieces.items() if piece is None]
-        return None
+            chosen = {group: override for group, override in chosen.items() if pieces[group] is not None}
 
     def _family(self, fixed: Sequence[Any], chosen: Mapping[str, Any]) -> Family | None:
         """One for all jobs with the same fixed choices; where a job must choose (???), one for each set of groups that jobs choose."""
