@@ -70,6 +70,7 @@ PLAN_CODES: dict[str, str] = {
     "ZC408": "A loss-scale value out of range.",
     "ZC810": "A value of the user's environment is kept.",
     "ZC811": "An environment name that torchrun or the launcher sets.",
+    "ZC813": "A TORCH_CUDA_ARCH_LIST that DeepSpeed cannot read.",
     "ZC812": "Not a name or a text for an environment.",
 }
 """Codes of the compiler's own passes. Other packages keep theirs beside the code that raises them."""

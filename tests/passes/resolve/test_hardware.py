@@ -176,3 +176,10 @@ error[ZC123] hardware.memory_target=0.0 is not a share, above 0 and at most 1
 )
 def test_problems(config: dict[str, Any], detected: Detected | None, report: str) -> None:
     assert "\n".join(problem.render() for problem in resolve_hardware(HardwareConfig(**config), detected).problems) == report
+
+
+def test_a_detected_gpu_has_the_link_rate_of_its_data_sheet() -> None:
+    gpu = DetectedGpu(index=0, uuid="GPU-1", name="NVIDIA H200", memory_bytes=150754820096, compute_capability=(9, 0))
+    for link, rate in (("nvswitch", 450.0), ("pcie", 63.0)):
+        machine = Detected(cpus=8, host_memory_bytes=2**38, numa_nodes=1, gpus=(gpu,), link=link, p2p=True)
+        assert resolve_hardware(HardwareConfig(detect=True), machine).value.link_gbps == rate

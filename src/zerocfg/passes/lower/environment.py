@@ -66,7 +66,27 @@ def lower_environment(
             )
         else:
             chosen[name] = (str(value), asked(path))
+    found += _unreadable_arch_list(
+        plan, chosen["TORCH_CUDA_ARCH_LIST"][0] if "TORCH_CUDA_ARCH_LIST" in chosen else environ.get("TORCH_CUDA_ARCH_LIST", "")
+    )
     return [Leaf(name, value, reason) for name, (value, reason) in chosen.items()], found
+
+
+def _unreadable_arch_list(plan: Plan, text: str) -> list[Diagnostic]:
+    """DeepSpeed 0.19.8 reads each entry as MAJOR.MINOR (op_builder/builder.py:710) and fails on torch's own 9.0a."""
+    entries = text.replace(" ", ";").split(";")
+    bad = [e for e in entries if e and not all(part.isdigit() for part in e.split("+")[0].split("."))]
+    if not bad or not plan.hardware.is_cuda:
+        return []
+    clear = ";".join(dict.fromkeys(e.rstrip("af") if e in bad else e for e in entries if e))
+    return [
+        Diagnostic(
+            code="ZC813",
+            path="env.TORCH_CUDA_ARCH_LIST",
+            message=f"TORCH_CUDA_ARCH_LIST={text}: DeepSpeed cannot read {', '.join(bad)} and fails when it compiles its first op",
+            hint=f"+env.TORCH_CUDA_ARCH_LIST='{clear}'",
+        )
+    ]
 
 
 def _is_name(name: str) -> bool:

@@ -146,7 +146,8 @@ def _found(config: HardwareConfig, detected: Detected) -> dict[str, tuple[object
             "p2p": detected.p2p,
         }
         known = f"data sheet of {gpu.name}"
-        from_sheet = {k: (v, rule("hardware data sheet", known)) for k, v in asdict(sheet).items() if k in _UNKNOWN} if sheet else {}
+        rates = {**asdict(sheet), "link_gbps": sheet.link_gbps(detected.link)} if sheet else {}
+        from_sheet = {k: (v, rule("hardware data sheet", known)) for k, v in rates.items() if k in _UNKNOWN}
         return {**from_sheet, **{k: (v, rule("probe", "read off this machine")) for k, v in machine.items()}}
     if wanted == "cuda":
         # No GPU to read: only what every machine has. What is still missing is reported with the probe's reason.
