@@ -42,6 +42,7 @@ def diagnostics_page() -> str:
         "6": "DeepSpeed keys",
         "7": "Launch and SLURM",
         "8": "Environment",
+        "9": "Import of an existing JSON",
     }
     lines = [NOTICE, "# Diagnostics", "", "`zerocfg check` prints them with the path, the arithmetic and what to write instead.", ""]
     family = ""

@@ -31,7 +31,7 @@ class Diagnostic:
 
     code: str
     """Stable code, ZC1xx resolve, ZC2xx batch and topology, ZC3xx ZeRO and offload, ZC4xx precision, ZC5xx memory, ZC6xx
-    DeepSpeed keys, ZC7xx launch and SLURM, ZC8xx environment."""
+    DeepSpeed keys, ZC7xx launch and SLURM, ZC8xx environment, ZC9xx import."""
     message: str
     """One line: path, value, what is wrong."""
     path: str = ""

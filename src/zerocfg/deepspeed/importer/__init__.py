@@ -79,7 +79,7 @@ def _one_precision(draft: Draft, refused: dict[str, Diagnostic]) -> None:
     if draft.leaves.get("fp16.enabled") is True and draft.leaves.get("bf16.enabled") is True:
         for path in [p for p in draft.leaves if p.startswith("fp16.")]:
             message = "fp16 and bf16 are both on: DeepSpeed refuses that; bf16 is taken"
-            refused[path] = Diagnostic(code="ZC687", path=path, message=message, hint="precision=fp16 for the other")
+            refused[path] = Diagnostic(code="ZC907", path=path, message=message, hint="precision=fp16 for the other")
             draft.leaves.pop(path)
 
 
@@ -88,7 +88,7 @@ def _inactive_precision(draft: Draft, refused: dict[str, Diagnostic]) -> None:
         if draft.leaves.get(f"{section}.enabled") is True:
             continue
         for path in [p for p in draft.leaves if p.startswith(f"{section}.") and p != f"{section}.enabled"]:
-            refused[path] = Diagnostic(code="ZC686", path=path, message=f"no effect while {section} is off", hint=f"precision={section}")
+            refused[path] = Diagnostic(code="ZC906", path=path, message=f"no effect while {section} is off", hint=f"precision={section}")
             draft.leaves.pop(path)
 
 
@@ -100,7 +100,7 @@ def _no_world(draft: Draft, refused: dict[str, Diagnostic], sizes: list[int], wo
     where = f"on {world_size} ranks" if sizes else "on any number of ranks"
     allowed = f"; it fits {', '.join(map(str, sizes[:8]))} ranks" if sizes else ""
     message = f"train_batch_size={draft.leaves[path]} = {numbers} x ranks has no whole solution {where}{allowed}"
-    refused[path] = Diagnostic(code="ZC685", path=path, message=message, hint="batch.global_batch_size=micro x accumulation x ranks")
+    refused[path] = Diagnostic(code="ZC905", path=path, message=message, hint="batch.global_batch_size=micro x accumulation x ranks")
     draft.leaves.pop(path)
 
 

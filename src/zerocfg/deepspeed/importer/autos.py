@@ -51,7 +51,7 @@ _FIXED = {"scheduler.params.warmup_min_lr": (0, "the Trainer always uses 0")}
 
 
 def read_arguments(arguments: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Command-line arguments -> (Trainer arguments, config values from launcher arguments). Raises ConfigProblems (ZC688)."""
+    """Command-line arguments -> (Trainer arguments, config values from launcher arguments). Raises ConfigProblems (ZC908)."""
     trainer: dict[str, Any] = {}
     launcher: dict[str, Any] = {}
     problems: list[Diagnostic] = []
@@ -95,10 +95,10 @@ def _value(key: str, text: str) -> Any:
 
 def _unknown(word: str) -> Diagnostic:
     known = ", ".join(f"--{name}" for name in (*HF_DEFAULTS, "num_gpus", "num_nodes"))
-    return Diagnostic(code="ZC688", path=word, message=f"{word} is not an argument that decides a DeepSpeed value", hint=f"one of {known}")
+    return Diagnostic(code="ZC908", path=word, message=f"{word} is not an argument that decides a DeepSpeed value", hint=f"one of {known}")
 
 
-AUTO_CODES: dict[str, str] = {"ZC688": "An argument beside the file that decides no DeepSpeed value."}
+AUTO_CODES: dict[str, str] = {"ZC908": "An argument beside the file that decides no DeepSpeed value."}
 
 
 def resolve_autos(draft: Draft, trainer: Mapping[str, Any]) -> None:
@@ -125,14 +125,14 @@ def resolve_autos(draft: Draft, trainer: Mapping[str, Any]) -> None:
         elif path == "scheduler.params.total_num_steps":
             value, source = trainer.get("max_steps", -1), "--max_steps"
             if value < 1:
-                draft.drop(path, "ZC684", "auto: train.steps decides (no --max_steps given)")
+                draft.drop(path, "ZC904", "auto: train.steps decides (no --max_steps given)")
                 continue
         else:
             why = "DeepSpeed reads no such key" if key is None else "left to zerocfg, which says in `zerocfg explain` what it chose"
-            draft.drop(path, "ZC684", f"auto: {why}")
+            draft.drop(path, "ZC904", f"auto: {why}")
             continue
         draft.leaves[path] = value
-        draft.note(path, "ZC684", f"auto became {value} from {source}")
+        draft.note(path, "ZC904", f"auto became {value} from {source}")
 
 
 def _warmup(trainer: Mapping[str, Any]) -> tuple[int, str]:

@@ -13,14 +13,14 @@ from zerocfg.deepspeed.keys import canonical, lookup
 from zerocfg.lowered import flatten
 
 MIGRATE_CODES: dict[str, str] = {
-    "ZC680": "A null stands for an absent key; DeepSpeed crashes on some of them.",
-    "ZC681": "A number or a truth value was written as text.",
-    "ZC682": "An old spelling was replaced by today's.",
-    "ZC683": "A section that DeepSpeed removed was off, and is dropped.",
-    "ZC684": 'An "auto" was resolved.',
-    "ZC685": "The batch numbers fit no number of ranks.",
-    "ZC686": "The value has no effect while its section is off.",
-    "ZC687": "DeepSpeed applies the other of two precisions.",
+    "ZC900": "A null stands for an absent key; DeepSpeed crashes on some of them.",
+    "ZC901": "A number or a truth value was written as text.",
+    "ZC902": "An old spelling was replaced by today's.",
+    "ZC903": "A section that DeepSpeed removed was off, and is dropped.",
+    "ZC904": 'An "auto" was resolved.',
+    "ZC905": "The batch numbers fit no number of ranks.",
+    "ZC906": "The value has no effect while its section is off.",
+    "ZC907": "DeepSpeed applies the other of two precisions.",
 }
 
 
@@ -53,7 +53,7 @@ class Draft:
 
     def rename(self, old: str, new: str, value: Any, text: str) -> None:
         """Move a leaf; where the new one stands already, the old one is only dropped."""
-        self.note(old, "ZC682", text)
+        self.note(old, "ZC902", text)
         spelled = self.origin.get(old, old)
         self.leaves.pop(old)
         if new not in self.leaves:
@@ -71,7 +71,7 @@ def _below(draft: Draft, section: str) -> list[str]:
 
 def nulls(draft: Draft) -> None:
     for path in [p for p, v in draft.leaves.items() if v is None]:
-        draft.drop(path, "ZC680", "null: the same as leaving it out")
+        draft.drop(path, "ZC900", "null: the same as leaving it out")
 
 
 def text_for_numbers(draft: Draft) -> None:
@@ -81,7 +81,7 @@ def text_for_numbers(draft: Draft) -> None:
             continue
         read = _typed(value, key.kinds)
         if read is not None:
-            draft.note(path, "ZC681", f"the text {value!r} became {read!r}")
+            draft.note(path, "ZC901", f"the text {value!r} became {read!r}")
             draft.leaves[path] = read
 
 
@@ -116,13 +116,13 @@ def cpu_offload(draft: Draft) -> None:
         if draft.leaves[path] is True:
             draft.rename(path, f"{zero}.{new}.device", "cpu", f"{old}: true became {new}.device: cpu")
         elif draft.leaves[path] is False:
-            draft.drop(path, "ZC682", f"{old}: false is the same as no {new}")
+            draft.drop(path, "ZC902", f"{old}: false is the same as no {new}")
     path = f"{zero}.cpu_offload_use_pin_memory"
     if path in draft.leaves:
         value = draft.leaves[path]
         targets = [t for t in ("offload_optimizer", "offload_param") if f"{zero}.{t}.device" in draft.leaves]
         if not targets:
-            draft.drop(path, "ZC682", "nothing is offloaded: no effect")
+            draft.drop(path, "ZC902", "nothing is offloaded: no effect")
         for index, target in enumerate(targets):
             if index == 0:
                 draft.rename(path, f"{zero}.{target}.pin_memory", value, f"became pin_memory of {' and '.join(targets)}")
@@ -142,7 +142,7 @@ def max_grad_norm(draft: Draft) -> None:
     if path in draft.leaves:
         value = draft.leaves[path]
         if "gradient_clipping" in draft.leaves:
-            draft.drop(path, "ZC682", "DeepSpeed refuses it here, and gradient_clipping is set")
+            draft.drop(path, "ZC902", "DeepSpeed refuses it here, and gradient_clipping is set")
         else:
             draft.rename(path, "gradient_clipping", value, "DeepSpeed refuses it here; became gradient_clipping")
 
@@ -159,7 +159,7 @@ def removed_but_off(draft: Draft) -> None:
         switches = [draft.leaves[p] for p in below if p.endswith(".enabled") or p == key.path]
         if all(value in (False, {}, None) for value in switches) and switches:
             for leaf in below:
-                draft.drop(leaf, "ZC683", f"{key.path} is gone from DeepSpeed, which raises on it; it was off")
+                draft.drop(leaf, "ZC903", f"{key.path} is gone from DeepSpeed, which raises on it; it was off")
 
 
 MIGRATIONS: tuple[Callable[[Draft], None], ...] = (

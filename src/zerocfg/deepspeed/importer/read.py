@@ -16,12 +16,12 @@ DEEPEST = 32
 """DeepSpeed's own keys go 6 deep."""
 
 READ_CODES: dict[str, str] = {
-    "ZC690": "The file is empty, too large, or not UTF-8 text.",
-    "ZC691": "The file is not JSON, nor the lenient form that DeepSpeed reads.",
-    "ZC692": "A key stands twice in one object.",
-    "ZC693": "NaN or Infinity.",
-    "ZC694": "The file nests too deeply.",
-    "ZC695": "The file is a template: a value still has to be filled in.",
+    "ZC910": "The file is empty, too large, or not UTF-8 text.",
+    "ZC911": "The file is not JSON, nor the lenient form that DeepSpeed reads.",
+    "ZC912": "A key stands twice in one object.",
+    "ZC913": "NaN or Infinity.",
+    "ZC914": "The file nests too deeply.",
+    "ZC915": "The file is a template: a value still has to be filled in.",
 }
 
 
@@ -30,16 +30,16 @@ def parse(data: bytes, name: str) -> dict[str, Any]:
     text = _decode(data, name)
     _reject_depth(text, name)
     for key, position in duplicate_keys(text):
-        raise _problem("ZC692", name, text, position, f"the key {key!r} stands twice in one object", "keep one of them")
+        raise _problem("ZC912", name, text, position, f"the key {key!r} stands twice in one object", "keep one of them")
     try:
         value = json.loads(text, parse_constant=_Constant)
     except json.JSONDecodeError as strict:
         value = _lenient(text, name, strict)
     for constant in _constants(value):
         position = text.find(constant.text)
-        raise _problem("ZC693", name, text, position, f"{constant.text} is not a number of JSON", "write a number")
+        raise _problem("ZC913", name, text, position, f"{constant.text} is not a number of JSON", "write a number")
     if not isinstance(value, dict):
-        raise _problem("ZC691", name, text, 0, f"the file holds a {type(value).__name__}, not an object", "start with {")
+        raise _problem("ZC911", name, text, 0, f"the file holds a {type(value).__name__}, not an object", "start with {")
     return value
 
 
@@ -64,17 +64,17 @@ def _constants(value: Any) -> Iterator[_Constant]:
 def _decode(data: bytes, name: str) -> str:
     if len(data) > LARGEST_BYTES:
         raise _problem(
-            "ZC690", name, "", 0, f"{len(data)} bytes are too many for a config (at most {LARGEST_BYTES})", "give the DeepSpeed JSON"
+            "ZC910", name, "", 0, f"{len(data)} bytes are too many for a config (at most {LARGEST_BYTES})", "give the DeepSpeed JSON"
         )
     if data.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
-        raise _problem("ZC690", name, "", 0, "the file starts with a byte order mark", "save it as UTF-8 without BOM")
+        raise _problem("ZC910", name, "", 0, "the file starts with a byte order mark", "save it as UTF-8 without BOM")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8", "replace")
-        raise _problem("ZC690", name, before, len(before), f"byte {data[error.start]:#04x} is not UTF-8", "save it as UTF-8") from None
+        raise _problem("ZC910", name, before, len(before), f"byte {data[error.start]:#04x} is not UTF-8", "save it as UTF-8") from None
     if not text.strip():
-        raise _problem("ZC690", name, text, 0, "the file is empty", "{} is the smallest config")
+        raise _problem("ZC910", name, text, 0, "the file is empty", "{} is the smallest config")
     return text
 
 
@@ -109,7 +109,7 @@ def _reject_depth(text: str, name: str) -> None:
     for token, position in _tokens(text):
         depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(token, 0)
         if depth > DEEPEST:
-            raise _problem("ZC694", name, text, position, f"more than {DEEPEST} levels of nesting", "give the DeepSpeed JSON")
+            raise _problem("ZC914", name, text, position, f"more than {DEEPEST} levels of nesting", "give the DeepSpeed JSON")
 
 
 def _lenient(text: str, name: str, strict: json.JSONDecodeError) -> Any:
@@ -120,14 +120,14 @@ def _lenient(text: str, name: str, strict: json.JSONDecodeError) -> Any:
         looks = (
             "this looks like YAML" if re.match(r"\s*(#[^\n]*\n\s*|---\s*\n\s*)*[A-Za-z_][\w.]*\s*:", text) else "an object starts with {"
         )
-        raise _problem("ZC691", name, text, strict.pos, f"not JSON: {looks}", "give the DeepSpeed JSON") from None
+        raise _problem("ZC911", name, text, strict.pos, f"not JSON: {looks}", "give the DeepSpeed JSON") from None
     try:
         value = json.loads(json.dumps(hjson.loads(text)))
     except hjson.HjsonDecodeError as error:
-        raise _problem("ZC691", name, text, error.pos, f"not JSON: {error.msg}", "see the line named") from None
+        raise _problem("ZC911", name, text, error.pos, f"not JSON: {error.msg}", "see the line named") from None
     for word in _unquoted(value, text):
         raise _problem(
-            "ZC695", name, text, strict.pos, f"{word!r} stands without quotes: a place still to be filled in", "fill in the template first"
+            "ZC915", name, text, strict.pos, f"{word!r} stands without quotes: a place still to be filled in", "fill in the template first"
         )
     return value
 
