@@ -154,6 +154,9 @@ def _release(version: str) -> tuple[int, int]:
     return (int(numbers[0]), int(numbers[1])) if len(numbers) == 2 else TESTED_TORCH
 
 
+_UNSAID = Severity.NOTE + 1
+
+
 def _once(plan_level: list[Diagnostic], json_level: Iterable[Diagnostic], why: Mapping[str, Reason]) -> Iterator[Diagnostic]:
     """What the JSON's checks add: a value that came from a group is spoken of there, under the name that the user wrote."""
     said: dict[str, Severity] = {}
@@ -163,8 +166,16 @@ def _once(plan_level: list[Diagnostic], json_level: Iterable[Diagnostic], why: M
         reason = why.get(found.path.removeprefix("deepspeed."))
         if (found.code, found.path) in _SETTLED and (reason is None or not reason.config_path.startswith("deepspeed.")):
             continue
-        if reason is None or said.get(reason.config_path, Severity.NOTE + 1) > found.severity:
-            yield found
+        group = reason.config_path if reason is not None else ""
+        if min(said.get(group, _UNSAID), said.get(found.path, _UNSAID)) > found.severity:
+            said[found.path] = found.severity
+            yield _in_the_words_of(group, found) if reason == asked(group) else found
+
+
+def _in_the_words_of(path: str, found: Diagnostic) -> Diagnostic:
+    """A problem of the JSON, told of the config key that the value was written under."""
+    words = {name: getattr(found, name).replace(found.path, path) for name in ("path", "message", "hint")}
+    return dataclasses.replace(found, **words)
 
 
 def _with_origin(diagnostic: Diagnostic, why: Mapping[str, Reason], origins: Origins) -> Diagnostic:
@@ -172,7 +183,9 @@ def _with_origin(diagnostic: Diagnostic, why: Mapping[str, Reason], origins: Ori
     if diagnostic.decided_by or not diagnostic.path:
         return diagnostic
     path = diagnostic.path
-    if path.startswith("deepspeed.") and (reason := why.get(path.removeprefix("deepspeed."))) is not None:
+    if path in origins.by_path:
+        text = origins.of(path)
+    elif path.startswith("deepspeed.") and (reason := why.get(path.removeprefix("deepspeed."))) is not None:
         entry = trace(path, None, reason, origins)
         text = entry.source + (f" ({entry.reason})" if entry.reason else "")
     else:

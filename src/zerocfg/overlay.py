@@ -35,7 +35,10 @@ def _lay(over: LaidOver, tree: dict[str, Any], given: Mapping[str, Any], prefix:
         # a dot in a name is the name's own (a module, self_attn.q_proj), never a path
         name = spelled if "." in spelled else canonical(prefix + spelled).rpartition(".")[2]
         path, here = prefix + name, written + spelled
-        over.problems.extend(_decided_elsewhere(path, here, value, decided))
+        refused = [*_decided_elsewhere(path, here, value, decided)]
+        over.problems.extend(refused)
+        if refused:
+            continue
         if isinstance(value, Mapping) and isinstance(tree.get(name, {}), Mapping):
             _lay(over, tree.setdefault(name, {}), value, f"{path}.", f"{here}.", decided)
         elif name in tree:

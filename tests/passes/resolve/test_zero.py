@@ -159,9 +159,9 @@ def test_hpz(asked_for: int | None, size: int) -> None:
     assert resolve_zero(config, None, TWO_NODES, "AdamW").value.zero_hpz_partition_size == size
 
 
-@pytest.mark.parametrize("stage", [4, -1])
-def test_not_a_stage(stage: int) -> None:
+@pytest.mark.parametrize(("stage", "goes_on_with"), [(4, 3), (-1, 0)])
+def test_not_a_stage(stage: int, goes_on_with: int) -> None:
     resolved = resolve_zero(ParallelismConfig(stage=stage), None, TWO_NODES, "AdamW")
     (problem,) = resolved.problems
     assert problem.render() == f"error[ZC301] parallelism.stage={stage} is not a ZeRO stage\n  try: parallelism.stage=0, 1, 2 or 3"
-    assert resolved.value.stage == 0
+    assert resolved.value.stage == goes_on_with

@@ -65,7 +65,7 @@ def resolve_zero(config: ParallelismConfig, model: ModelFacts | None, topology: 
                 hint="parallelism.stage=0, 1, 2 or 3",
             )
         )
-        stage = 0
+        stage = 3 if stage > 3 else 0
     pick = _Chooser(config, model)
     pick.reasons["stage"] = asked("parallelism.stage")
     hidden = model.hidden_size if model else 0
