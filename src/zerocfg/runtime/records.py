@@ -47,6 +47,7 @@ class Recorder:
         self._warm_elements = 0
         self._lr: float | None = None
         self._summary: dict[str, Any] = {}
+        self._completed = 0
         self.finished = False
 
     def __enter__(self) -> Recorder:
@@ -69,6 +70,7 @@ class Recorder:
         self._lr = self._learning_rate()
 
     def end(self, step: Step, *, log: bool) -> None:
+        self._completed = step.number
         self._elements += step.elements
         if step.number > 1:
             self._warm_elements += step.elements
@@ -97,7 +99,7 @@ class Recorder:
         if self._writer is not None:
             self._writer.close()
         if self._summary:
-            self._summary["finished"] = self.finished
+            self._summary |= {"steps": self._completed, "finished": self.finished}
             replace_text(self._run.output_dir / SUMMARY, json.dumps(self._summary, indent=2) + "\n")
 
     def _note(self, step: int, loss: float | None, speed: float | None, memory: int, now: float) -> None:

@@ -1,0 +1,138 @@
+"""What a job's end becomes: which rank's error is the cause, what is shown."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.types import RunMode
+
+from zerocfg.confsource import conf_dir
+from zerocfg.errors import ZerocfgError
+from zerocfg.launch.job import NodeOutcome
+from zerocfg.launch.paths import JobPaths
+from zerocfg.launch.prepare import PreparedJob
+from zerocfg.launch.results import RankResult, failed, read_results, succeeded, write_result
+from zerocfg.launch.returns import JobFailed, job_return
+
+Made = Callable[..., tuple[JobReturn, list[Any]]]
+OK = NodeOutcome(0)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Made]:
+    """made(outcome, *results) of a job of three ranks."""
+    paths = JobPaths(tmp_path)
+    paths.results.mkdir(parents=True)
+    with initialize_config_dir(str(conf_dir()), version_base=None):
+        config = GlobalHydra.instance().config_loader().load_configuration("zerocfg", ["+app.x=1"], run_mode=RunMode.RUN)
+        run: Any = SimpleNamespace(plan=SimpleNamespace(topology=SimpleNamespace(world_size=3)))
+        job = PreparedJob(number=4, overrides=(), config=config, folder=tmp_path, run=run)
+
+        def make(outcome: NodeOutcome | str, *results: RankResult, shown: bool = False) -> tuple[JobReturn, list[Any]]:
+            for result in results:
+                write_result(paths.result(result.rank), result)
+            return job_return(job, paths, outcome, shown=shown)
+
+        yield make
+
+
+def error(rank: int, when: float, exception: Exception) -> RankResult:
+    try:
+        raise exception
+    except Exception as raised:
+        made = failed(rank, raised)
+    return RankResult(rank=rank, ok=False, error=made.error, traceback=made.traceback, exception=made.exception, time=when)
+
+
+def test_rank_0s_value_comes_back(made: Made) -> None:
+    ret, warnings = made(OK, *(succeeded(rank, {"loss": 0.5}) for rank in range(3)))
+    assert (ret.status, ret.return_value, warnings) == (JobStatus.COMPLETED, {"loss": 0.5}, [])
+    assert ret.overrides == ["+app.x=1"]
+    assert ret.cfg is not None
+    assert ret.cfg.app.x == 1
+    assert "hydra" not in ret.cfg
+    assert ret.hydra_cfg is not None
+    assert list(ret.hydra_cfg) == ["hydra"]
+
+
+def test_the_first_error_in_time_is_the_cause(made: Made) -> None:
+    ret, _ = made(NodeOutcome(1), error(0, 20.0, RuntimeError("connection closed by peer")), error(2, 10.0, ValueError("bad batch")))
+    assert ret.status is JobStatus.FAILED
+    with pytest.raises(JobFailed) as caught:
+        _ = ret.return_value
+    assert str(caught.value).startswith("job 4 failed: rank 2 of 3: ValueError: bad batch (1 more followed)\n")
+    assert "rank_2.log" in caught.value.summary
+    assert "raise exception\nValueError: bad batch\n" in str(caught.value)
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_what_was_on_the_terminal_is_not_repeated(made: Made) -> None:
+    for rank, repeated in ((0, False), (1, True)):
+        ret, _ = made(NodeOutcome(1), error(rank, 1.0 - rank, ValueError("boom")), shown=True)
+        problem = ret._return_value
+        assert ("Traceback" in str(problem)) is repeated
+        assert "Traceback" in problem.traceback
+
+
+def test_a_users_mistake_has_no_traceback(made: Made) -> None:
+    ret, _ = made(NodeOutcome(1), error(1, 1.0, ZerocfgError("model=none\n  try: model=gpt_tiny")))
+    assert "Traceback" not in str(ret._return_value)
+    assert "rank 1 of 3: model=none\n" in str(ret._return_value)
+    assert str(ret._return_value).endswith("model=none\n  try: model=gpt_tiny\n")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "text"),
+    [
+        (NodeOutcome(1), "exit status 1; no word from rank 1, 2"),
+        (NodeOutcome(-9), "ended by signal 9; no word from rank 1, 2"),
+        (NodeOutcome(0), "exit status 0; no word from rank 1, 2"),
+        (NodeOutcome(-15, "time limit"), "job 4 was stopped: time limit"),
+        ("submitit says no", "submitit says no"),
+    ],
+)
+def test_silent_ranks(made: Made, outcome: NodeOutcome | str, text: str) -> None:
+    ret, _ = made(outcome, succeeded(0, 1))
+    assert ret.status is JobStatus.FAILED
+    assert text in str(ret._return_value)
+
+
+def test_torchruns_last_words_are_shown_for_a_silent_rank(made: Made, tmp_path: Path) -> None:
+    JobPaths(tmp_path).starter_log.write_text("\n".join(f"line {i}" for i in range(100)))
+    ret, _ = made(NodeOutcome(1))
+    assert str(ret._return_value).endswith("line 99")
+    assert "line 59\n" not in str(ret._return_value)
+
+
+def test_a_value_that_cannot_be_read_is_a_warning(made: Made) -> None:
+    ret, warnings = made(OK, RankResult(rank=0, ok=True, value=b"nonsense"), succeeded(1, None), succeeded(2, None))
+    assert (ret.status, ret.return_value) == (JobStatus.COMPLETED, None)
+    assert [w.code for w in warnings] == ["ZC709"]
+
+
+def test_job_failed_travels() -> None:
+    problem = JobFailed("summary", "Traceback ...", shown=True)
+    problem.__cause__ = ValueError("x")
+    copy = pickle.loads(pickle.dumps(problem))
+    assert (str(copy), copy.traceback, repr(copy.__cause__)) == ("summary", "Traceback ...", "ValueError('x')")
+
+
+def test_an_exception_that_cannot_be_pickled_still_reports(tmp_path: Path) -> None:
+    class Odd(Exception):
+        def __reduce__(self) -> Any:
+            raise TypeError("no")
+
+    result = failed(1, Odd("strange"))
+    assert (result.exception, result.error.rpartition(".")[2]) == (b"", "Odd: strange")
+    paths = JobPaths(tmp_path)
+    paths.results.mkdir(parents=True)
+    write_result(paths.result(1), result)
+    assert read_results(paths) == {1: result}

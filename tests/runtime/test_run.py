@@ -1,0 +1,113 @@
+"""Which run a process belongs to, and what the engine must agree with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import zerocfg
+from zerocfg.compiler import compile_run
+from zerocfg.diagnostics import ConfigProblems
+from zerocfg.emit import COMPILED, write_compiled
+from zerocfg.runtime import current
+from zerocfg.runtime.engine import compare, promised
+from zerocfg.runtime.run import Run
+
+MakeRun = Callable[..., Run]
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("ZEROCFG_RUN_DIR", "RANK", "LOCAL_RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    current._current.clear()
+    yield
+    current._current.clear()
+
+
+def codes(call: Callable[[], object]) -> list[tuple[str, str]]:
+    with pytest.raises(ConfigProblems) as caught:
+        call()
+    return [(d.code, d.message) for d in caught.value.diagnostics]
+
+
+def test_in_a_rank(tmp_path: Path, container: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = compile_run(container({"parallelism.tensor_parallel_degree": 2}))
+    write_compiled(compiled, tmp_path / COMPILED)
+    for name, value in {"ZEROCFG_RUN_DIR": str(tmp_path), "RANK": "5", "LOCAL_RANK": "5", "WORLD_SIZE": "8"}.items():
+        monkeypatch.setenv(name, value)
+    run = zerocfg.current_run()
+    assert run is zerocfg.current_run()
+    assert (run.rank, run.local_rank, run.world_size, run.output_dir) == (5, 5, 8, tmp_path)
+    assert (run.data_parallel_rank, run.data_parallel_size) == (2, 4)
+    assert run.plan == compiled.plan
+    assert run.plan.model is not None
+    assert run.deepspeed_config == compiled.deepspeed
+    run.deepspeed_config["zero_optimization"]["stage"] = 1
+    assert run.deepspeed_config == compiled.deepspeed
+
+
+def test_an_app_without_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROCFG_RUN_DIR", str(tmp_path))
+    ((code, message),) = codes(zerocfg.current_run)
+    assert code == "ZC720"
+    assert str(tmp_path) in message
+
+
+def test_nowhere() -> None:
+    ((code, message),) = codes(zerocfg.current_run)
+    assert code == "ZC720"
+    assert "not started by zerocfg" in message
+
+
+def test_torchrun_without_zerocfg(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    ((code, message),) = codes(zerocfg.current_run)
+    assert code == "ZC720"
+    assert "each would compose a config of its own" in message
+
+
+def test_every_difference_of_the_engine_is_told(cpu_run: MakeRun) -> None:
+    wanted = promised(cpu_run({"hardware.gpus_per_node": 2, "batch.global_batch_size": 8}))
+    compare(wanted, dict(wanted))
+    found = codes(lambda: compare(wanted, {**wanted, "zero_optimization.stage": 0, "train_batch_size": 4}))
+    assert found == [
+        ("ZC721", "train_batch_size: the plan says 8, the engine has 4"),
+        ("ZC721", "zero_optimization.stage: the plan says 3, the engine has 0"),
+    ]
+    assert wanted == {
+        "zero_optimization.stage": 3,
+        "train_micro_batch_size_per_gpu": wanted["train_micro_batch_size_per_gpu"],
+        "gradient_accumulation_steps": wanted["gradient_accumulation_steps"],
+        "train_batch_size": 8,
+        "dtype of the weights": "fp32",
+        "gradient_clipping": 1.0,
+        "zero_optimization.offload_optimizer.device": "none",
+        "zero_optimization.offload_param.device": "none",
+        "backend": "gloo",
+        "world size": 2,
+        "optimizer.type": "adam",
+        "optimizer runs on": "cpu",
+    }
+
+
+def test_what_the_script_brings_is_not_compared(cpu_run: MakeRun) -> None:
+    assert "optimizer.type" not in promised(cpu_run(), own_optimizer=True)
+    tensor_parallel = cpu_run({"hardware.gpus_per_node": 2, "parallelism.tensor_parallel_degree": 2, "parallelism.stage": 1})
+    assert "train_batch_size" not in promised(tensor_parallel)
+
+
+def test_checkpoint_is_a_plain_call_when_off(cpu_run: MakeRun) -> None:
+    assert cpu_run().checkpoint(lambda a, b: a + b, 1, 2) == 3
+
+
+def test_optimizer_families() -> None:
+    from zerocfg.runtime.engine import _device, _family
+
+    names = ["FusedAdam", "DeepSpeedCPUAdam", "AdamW", "MuonWithAuxAdam", "DeepSpeedCPUAdagrad", "FusedLion", "FusedLamb", "SGD"]
+    assert [_family(n) for n in names] == ["adam", "adam", "adam", "muon", "adagrad", "lion", "lamb", "sgd"]
+    assert [_device(None), _device(SimpleNamespace(device=SimpleNamespace(value="cpu")))] == ["none", "cpu"]

@@ -1,0 +1,158 @@
+"""The loop: accumulation, the data read again, and the files it writes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from zerocfg.diagnostics import ConfigProblems
+from zerocfg.runtime.run import Run
+
+MakeRun = Callable[..., Run]
+# tensorboard's own imports
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def engine(lr: float = 0.5) -> Any:
+    return SimpleNamespace(optimizer=SimpleNamespace(param_groups=[{"lr": lr}]), skipped_steps=1)
+
+
+def batches(n: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return [(torch.full((2, 128), i), torch.zeros(2)) for i in range(n)]
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_run(cpu_run: MakeRun) -> None:
+    run = cpu_run({"train.steps": 5, "train.log_every": 2, "batch.micro_batch_size": 2, "batch.gradient_accumulation_steps": 3})
+    seen = []
+    made = engine()
+    for step in run.steps(batches(4), engine=made):
+        for first, _ in step:
+            seen.append(int(first[0, 0]))
+            step.record(torch.tensor(float(step.number), requires_grad=True))
+        made.optimizer.param_groups[0]["lr"] = 0.5 - step.number / 10
+    # 5 steps of 3 micro batches, out of 4 read over and over
+    assert seen == [i % 4 for i in range(15)]
+    records = lines(run.output_dir / "metrics.jsonl")
+    assert [(r["step"], r["loss"], round(r["lr"], 3)) for r in records] == [(1, 1.0, 0.5), (2, 2.0, 0.4), (4, 4.0, 0.2), (5, 5.0, 0.1)]
+    assert records[0]["tokens_per_s"] is None
+    assert all(r["tokens_per_s"] > 0 and r["memory_bytes"] > 1e6 for r in records[1:])
+    summary = json.loads((run.output_dir / "summary.json").read_text())
+    expected = {
+        "steps": 5,
+        "planned_steps": 5,
+        "first_loss": 1.0,
+        "last_loss": 5.0,
+        "backend": "gloo",
+        "zero_stage": 3,
+        "world_size": 1,
+        "global_batch_size": 6,
+        "skipped_steps": 1,
+        "finished": True,
+    }
+    assert {name: summary[name] for name in expected} == expected
+    assert run.last_loss == 5.0
+    assert len(list(run.output_dir.glob("events.out.tfevents.*"))) == 1
+
+
+def test_speed_is_counted_from_the_end_of_step_1(cpu_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    from zerocfg.runtime import records
+
+    now = iter([0.0, 100.0, 102.0, 103.0])
+    monkeypatch.setattr(records, "time", SimpleNamespace(perf_counter=lambda: next(now), time=lambda: 0.0))
+    run = cpu_run({"train.steps": 4, "train.log_every": 3, "batch.micro_batch_size": 2})
+    for step in run.steps(batches(1), engine=engine()):
+        for _ in step:
+            step.record(torch.tensor(1.0))
+    # steps 2-3 took 2 s, step 4 one; 2 sequences of 128 tokens a step
+    assert [r["tokens_per_s"] for r in lines(run.output_dir / "metrics.jsonl")] == [None, 256.0, 256.0]
+    assert json.loads((run.output_dir / "summary.json").read_text())["tokens_per_s"] == 3 * 256 / 3
+
+
+def test_tokens_of_a_model_that_is_not_described(cpu_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    from zerocfg.runtime import records
+
+    now = iter([0.0, 0.0, 1.0])
+    monkeypatch.setattr(records, "time", SimpleNamespace(perf_counter=lambda: next(now), time=lambda: 0.0))
+    run = cpu_run({"model": {}, "train.steps": 2, "batch.gradient_accumulation_steps": 2})
+    for step in run.steps([{"tokens": torch.zeros(3, 7)}], engine=engine()):
+        for _ in step:
+            pass
+    (first, last) = lines(run.output_dir / "metrics.jsonl")
+    assert (first["loss"], last["loss"], last["tokens_per_s"]) == (None, None, 42.0)
+    assert math.isnan(run.last_loss)
+
+
+def test_an_unfinished_loop_says_so(cpu_run: MakeRun) -> None:
+    run = cpu_run({"train.steps": 5})
+
+    def train() -> None:
+        for step in run.steps(batches(1), engine=engine()):
+            for _ in step:
+                step.record(torch.tensor(1.0))
+            if step.number == 4:
+                raise KeyError("stop")
+
+    with pytest.raises(KeyError):
+        train()
+    summary = json.loads((run.output_dir / "summary.json").read_text())
+    assert (summary["steps"], summary["last_loss"], summary["finished"]) == (3, 1.0, False)
+
+
+def test_other_ranks_write_nothing(cpu_run: MakeRun) -> None:
+    run = cpu_run({"train.steps": 2, "hardware.gpus_per_node": 2}, rank=1)
+    for step in run.steps(batches(1), engine=engine()):
+        for _ in step:
+            step.record(torch.tensor(1.0))
+    assert [p.name for p in run.output_dir.iterdir()] == ["compiled"]
+
+
+def test_an_earlier_runs_files_are_kept(cpu_run: MakeRun) -> None:
+    run = cpu_run({"train.steps": 1})
+    for loss in (1.0, 2.0):
+        for step in run.steps(batches(1), engine=engine()):
+            for _ in step:
+                step.record(torch.tensor(loss))
+    assert lines(run.output_dir / "metrics.1.jsonl")[0]["loss"] == 1.0
+    assert lines(run.output_dir / "metrics.jsonl")[0]["loss"] == 2.0
+    assert json.loads((run.output_dir / "summary.1.json").read_text())["last_loss"] == 1.0
+
+
+def code_of(call: Callable[[], object]) -> str:
+    with pytest.raises(ConfigProblems) as caught:
+        call()
+    (found,) = caught.value.diagnostics
+    return found.code
+
+
+def test_unused_micro_batches_are_an_error(cpu_run: MakeRun) -> None:
+    def train() -> None:
+        run = cpu_run({"batch.gradient_accumulation_steps": 2})
+        for step in run.steps(batches(1), engine=engine()):
+            for _ in step:
+                break
+
+    assert code_of(train) == "ZC723"
+
+
+def test_data_that_ends_is_an_error(cpu_run: MakeRun) -> None:
+    def once() -> Iterator[tuple[torch.Tensor]]:
+        yield (torch.zeros(1),)
+
+    def train(data: Any) -> None:
+        for step in cpu_run({"train.steps": 3}).steps(data, engine=engine()):
+            for _ in step:
+                step.record(torch.tensor(1.0))
+
+    assert code_of(lambda: train(once())) == "ZC724"
+    assert code_of(lambda: train([])) == "ZC724"
