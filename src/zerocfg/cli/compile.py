@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -59,6 +58,8 @@ def sections(run: CompiledRun) -> str:
 
 def write_out(run: CompiledRun, directory: Path, *, force: bool) -> list[Diagnostic]:
     """Write directory/compiled. Everything is written beside it first: files that differ are replaced only with `force` (ZC181)."""
+    import tempfile
+
     from zerocfg.emit import COMPILED, write_compiled
 
     target = directory / COMPILED

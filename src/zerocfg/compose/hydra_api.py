@@ -29,6 +29,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
+from zerocfg.compose.fast_yaml import faster
+
 FAILURES = (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, AssertionError, OSError, RecursionError)
 """What composing raises for a user's mistake. Hydra uses ValueError and assert for some of them, and a defaults list that
 includes its own config recurses without end."""
@@ -76,6 +78,7 @@ class Loader(ConfigLoaderImpl):  # type: ignore[misc]
 
     def __init__(self, search_path: Any) -> None:
         super().__init__(search_path)
+        self.repository.sources = [faster(source) for source in self.repository.sources]
         self.recorded = Recorded()
         self.lenient = False
         self._sources: Any = self.repository
@@ -114,6 +117,8 @@ class Loader(ConfigLoaderImpl):  # type: ignore[misc]
     def _parse_overrides_and_create_caching_repo(self, config_name: str | None, overrides: list[str]) -> Any:
         parsed, repo = super()._parse_overrides_and_create_caching_repo(config_name, overrides)
         self.recorded.overrides = parsed
+        # hydra.searchpath makes new ones
+        repo.delegate.sources = [faster(source) for source in repo.delegate.sources]
         self._sources = repo
         return parsed, repo
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from zerocfg.schema import FREE, GROUPS, SECTIONS
+from zerocfg.schema.load import _hints  # evaluating them twice would cost every compile 2 ms
 from zerocfg.schema.types import Count, CountOrAuto
 
 
@@ -38,7 +39,7 @@ def typed_keys() -> dict[str, Kind]:
     return {
         f"{section}.{name}": _kind(hint)
         for section, cls in {**GROUPS, **SECTIONS}.items()
-        for name, hint in typing.get_type_hints(cls).items()
+        for name, hint in _hints(cls).items()
     }
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from types import ModuleType
 
 from zerocfg.facts import Detected
-from zerocfg.probe.gpus import read_gpus
-from zerocfg.probe.host import read_host
 
 
 def detect(
@@ -25,6 +23,10 @@ def detect(
     `nvml`: a module with pynvml's interface (null: pynvml itself). `environ`: where CUDA_VISIBLE_DEVICES is looked up (null:
     os.environ). `root`: the folder that holds proc/ and sys/. `affinity`: the CPUs that may be used (null: the process's own).
     """
+    # here, because `zerocfg compile` for a named machine imports this package and looks at nothing
+    from zerocfg.probe.gpus import read_gpus
+    from zerocfg.probe.host import read_host
+
     host = read_host(root, affinity)
     found = read_gpus(nvml, os.environ if environ is None else environ, root)
     return Detected(
