@@ -51,8 +51,8 @@ def no_batch_size(view: View) -> Iterator[Finding]:
 @rule("ZC641", "batch numbers that do not multiply at this world size")
 def batch_product(view: View) -> Iterator[Finding]:
     sizes, ranks = _sizes(view), batch_ranks(view)
-    if sizes is None or ranks is None or (sizes[0] is None and sizes[1] is None):
-        return
+    if sizes is None or ranks is None or ranks.denominator != 1 or (sizes[0] is None and sizes[1] is None):
+        return  # ZC640 and ZC644 speak of the rest
     train, micro, steps = _inferred(sizes, ranks)
     if train == micro * steps * ranks and micro > 0 and steps > 0:
         return

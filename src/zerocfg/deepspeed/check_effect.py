@@ -8,7 +8,7 @@ from zerocfg.deepspeed.rules import Finding, rule
 from zerocfg.deepspeed.view import OPT, PAR, Item, View
 from zerocfg.diagnostics import Severity
 
-OWN_RULE = (PAR, OPT, "zero_optimization.zenflow")
+OWN_RULE = (PAR, OPT, "zero_optimization.zenflow", "zero_optimization.cpu_offload")
 """Sections whose stage is checked by ZC632 to ZC634 and ZC637, once for the section."""
 
 RAISES = frozenset(
@@ -26,12 +26,12 @@ RAISES = frozenset(
 
 
 def _live(view: View) -> Iterator[Item]:
-    """Written keys with a usable value, sections and dead or deprecated keys apart."""
+    """Written keys with a usable value, sections and dead keys apart."""
     for item in view.items:
         key = item.key
         if key is None or key.is_section or item.judgement is None or not item.judgement.usable:
             continue
-        if key.status == "live":
+        if key.status in ("live", "deprecated"):
             yield item
 
 
@@ -42,19 +42,24 @@ def _is_default(item: Item) -> bool:
 
 @rule("ZC630", "a value that has no effect at this ZeRO stage")
 def wrong_stage(view: View) -> Iterator[Finding]:
+    if not view.sure("zero_optimization.stage"):
+        return
     for item in _live(view):
         key = item.key
         if key is None or not key.stages or view.stage in key.stages:
             continue
-        if item.path.startswith(OWN_RULE) or (item.path in RAISES and not _is_default(item)):
+        same = _is_default(item) or (item.path == "zero_optimization.overlap_comm" and item.value is False)
+        if item.path.startswith(OWN_RULE) or (item.path in RAISES and not same):
             continue
+        if same and isinstance(item.value, bool):
+            continue  # a switch left as it is misleads nobody
         stages = " or ".join(str(stage) for stage in key.stages)
         yield Finding(
             item.path,
             f"has no effect at ZeRO stage {view.stage}",
             detail=(f"only stage {stages} reads it",),
             hint=f"remove {view.full(item.written)}, or set {view.full('zero_optimization.stage')} to {stages}",
-            severity=Severity.WARNING if _is_default(item) else Severity.ERROR,
+            severity=Severity.WARNING if same else Severity.ERROR,
         )
 
 
@@ -72,9 +77,12 @@ def switched_off(view: View) -> Iterator[Finding]:
 
 
 def _off_on_purpose(view: View, condition: str) -> bool:
-    """The section says itself that it is off: its other values only wait for the day it is switched on."""
+    """The section says itself that it is off, so its other values only wait for the day it is switched on; or its switch
+    holds something unusable, which is reported there."""
     for part in condition.split(" or "):
         path = part.partition("=")[0]
+        if not view.sure(path):
+            return True
         if path.endswith(".enabled") and view.raw(path) is False:
             return True
         if path.endswith(".device") and view.raw(path) == "none":

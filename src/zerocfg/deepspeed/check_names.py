@@ -59,7 +59,8 @@ def _unknown(view: View, kind: str) -> Iterator[Item]:
 def unknown_key(view: View) -> Iterator[Finding]:
     for item in _unknown(view, "unknown"):
         near = [view.full(path) for path in keys.nearest(item.path)]
-        yield Finding(item.written, _consequence(item), hint=" or ".join(near) if near else f"remove {view.full(item.written)}")
+        hint = f"perhaps {' or '.join(near)}" if near else f"remove {view.full(item.written)}"
+        yield Finding(item.written, _consequence(item), hint=hint)
 
 
 @rule("ZC602", "a key of DeepSpeed in the wrong section or at the wrong level")
@@ -67,7 +68,8 @@ def misplaced_key(view: View) -> Iterator[Finding]:
     for item in _unknown(view, "misplaced"):
         homes = _homes(item)
         if item.path.startswith("bf16.") and all(home.startswith("fp16.") for home in homes):
-            hint = f"remove {view.full(item.written)}: bfloat16 needs no loss scaling"
+            scaling = item.parts[-1] != "auto_cast"
+            hint = f"remove {view.full(item.written)}: bfloat16 has no {'loss scaling' if scaling else item.parts[-1]}"
         else:
             hint = "move it to " + " or ".join(view.full(home) for home in homes)
         where = f"the section {item.path.rpartition('.')[0]}" if "." in item.path else "the top level"
@@ -83,7 +85,8 @@ def removed_key(view: View) -> Iterator[Finding]:
         text = "makes DeepSpeed raise, whatever its value" if key.loud else "is ignored in silence"
         detail = (f"removed in {key.removed_in}: {key.doc}",)
         remove = f"remove {view.full(item.written)}"
-        yield Finding(item.written, text, detail=detail, hint=f"{remove}; use {key.replacement}" if key.replacement else remove)
+        instead = view.full(key.replacement) if keys.lookup(key.replacement) else key.replacement
+        yield Finding(item.written, text, detail=detail, hint=f"{remove}; use {instead}" if instead else remove)
 
 
 @rule("ZC604", "both spellings of one key; DeepSpeed refuses the pair")
@@ -106,7 +109,7 @@ def deprecated_key(view: View) -> Iterator[Finding]:
             continue
         if _together(view, item) or view.unmet(key.needs) or (key.stages and view.stage not in key.stages):
             continue
-        yield Finding(item.written, "is deprecated", hint=f"use {_instead(view, item)}", severity=Severity.WARNING)
+        yield Finding(item.written, "is deprecated", hint=_instead(view, item), severity=Severity.WARNING)
 
 
 REPLACEMENT_VALUES = {
@@ -153,10 +156,11 @@ def dead_key(view: View) -> Iterator[Finding]:
         if key is None or key.status != "dead" or item.judgement is None or not item.judgement.usable:
             continue
         same = item.judgement.value == key.default
-        hint = f"use {view.full(key.replacement)}" if keys.lookup(key.replacement) else f"remove {view.full(item.written)}"
-        if key.replacement and not keys.lookup(key.replacement):
-            hint += f" ({key.replacement})"
-        yield Finding(item.written, "has no effect", detail=(key.doc,), hint=hint, severity=Severity.WARNING if same else Severity.ERROR)
+        text = "makes the engine raise" if item.path == "zero_optimization.legacy_stage1" and not same else "has no effect"
+        hint = f"remove {view.full(item.written)}"
+        if key.replacement:
+            hint += "; use " + " or ".join(view.full(path) for path in key.replacement.split(" or "))
+        yield Finding(item.written, text, detail=(key.doc,), hint=hint, severity=Severity.WARNING if same else Severity.ERROR)
 
 
 @rule("ZC608", "null where DeepSpeed expects a value or a section")
@@ -176,11 +180,9 @@ def not_a_section(view: View) -> Iterator[Finding]:
         if item.path == "zero_optimization" and isinstance(item.value, bool):
             continue
         names = ", ".join(key.name for key in keys.children(item.path)[:4] if key.name != "*")
-        yield Finding(
-            item.written,
-            "must be a section in braces",
-            hint=f"{view.full(item.written)}: {{...}}" + (f" with {names}, ..." if names else ""),
-        )
+        section = f"{view.full(item.written)}: {{...}}" + (f" with {names}, ..." if names else "")
+        hint = section if item.value else f"remove {view.full(item.written)}"
+        yield Finding(item.written, "must be a section in braces", hint=hint)
 
 
 @rule("ZC610", "a setting of another program that DeepSpeed does not read")
@@ -204,7 +206,8 @@ def old_bfloat16(view: View) -> Iterator[Finding]:
     if view.config.get("bf16") is not None:
         yield Finding("bfloat16", "is ignored in silence: bf16 is written too", hint=f"remove {view.full('bfloat16')}")
     else:
-        yield Finding("bfloat16", "is the old name of bf16", hint=f"rename it to {view.full('bf16')}", severity=Severity.WARNING)
+        severity = Severity.ERROR if view.config["bfloat16"] is None else Severity.WARNING  # null is fine for bf16 only
+        yield Finding("bfloat16", "is the old name of bf16", hint=f"rename it to {view.full('bf16')}", severity=severity)
 
 
 @rule("ZC613", "settings that act only through the training script, its model or its environment")

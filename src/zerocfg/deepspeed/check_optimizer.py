@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from difflib import get_close_matches
 
@@ -80,7 +81,7 @@ def argument_value(view: View) -> Iterator[Finding]:
             )
     for name in ("lr", "eps", "weight_decay", "muon_lr", "adam_lr"):
         value = params.get(name)
-        if name in known and isinstance(value, int | float) and value < 0:
+        if name in known and isinstance(value, int | float) and -math.inf < value < 0:
             yield Finding(f"optimizer.params.{name}", "must not be negative", hint=view.assign(f"optimizer.params.{name}", abs(value)))
     if view.optimizer_type == "muon" and params.get("ns_method", "gram") not in ("gram", "standard"):
         yield Finding("optimizer.params.ns_method", "is none of gram, standard", hint=view.assign("optimizer.params.ns_method", "gram"))

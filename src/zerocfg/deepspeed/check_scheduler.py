@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
@@ -18,7 +19,10 @@ POSITIVE = ("cycle_first_step_size",)
 
 
 def _number(value: object) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """A finite number; None for anything else, which other rules report."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if math.isfinite(value) else None
 
 
 def _argument(view: View, name: str) -> float | None:
@@ -68,7 +72,11 @@ def argument_value(view: View) -> Iterator[Finding]:
         if key.required and name not in params:
             yield Finding(path, f"is missing: {view.scheduler_type} needs it", hint=f"write {view.full(path)}")
         elif name in POSITIVE_INTEGERS and _number(value) is not None and (not isinstance(value, int) or value <= 0):
-            yield Finding(path, "must be a whole number above 0, not a fraction", hint=view.assign(path, max(1, int(_number(value) or 1))))
+            yield Finding(
+                path,
+                "must be a whole number above 0, written without a decimal point",
+                hint=view.assign(path, max(1, int(_number(value) or 1))),
+            )
         elif name in POSITIVE and _number(value) is not None and (_number(value) or 0) <= 0:
             yield Finding(path, "must be above 0", hint=view.assign(path, key.default))
     warmup = params.get("warmup_type")

@@ -119,11 +119,11 @@ def outside_limits(view: View) -> Iterator[Finding]:
 def not_a_choice(view: View) -> Iterator[Finding]:
     for item, key, _ in _with(view, Outcome.CHOICE):
         choices = [str(choice) for choice in key.choices]
-        near = get_close_matches(str(item.value).casefold(), [choice.casefold() for choice in choices], n=1, cutoff=0.5)
-        best = next((choice for choice in key.choices if near and str(choice).casefold() == near[0]), None)
+        near = get_close_matches(str(item.value).casefold(), [choice.casefold() for choice in choices], n=2, cutoff=0.5)
+        best = [view.assign(item.written, choice) for choice in key.choices if str(choice).casefold() in near]
         silent = key.path in ("tensor_parallel.preset_model",)
         text = "is none of the choices" + (": DeepSpeed goes on without it, in silence" if silent else "")
-        hint = view.assign(item.written, best) if best is not None and not isinstance(item.value, list) else "one of " + ", ".join(choices)
+        hint = " or ".join(best) if best and not isinstance(item.value, list) else "one of " + ", ".join(choices)
         yield Finding(item.written, text, detail=("choices: " + ", ".join(choices),), hint=hint)
 
 
@@ -131,5 +131,5 @@ def not_a_choice(view: View) -> Iterator[Finding]:
 def fractional(view: View) -> Iterator[Finding]:
     for item, _, _ in _with(view, Outcome.FRACTION):
         value = item.value
-        hint = view.assign(item.written, round(value)) if isinstance(value, float) else ""
+        hint = view.assign(item.written, round(value) or 1) if isinstance(value, float) else ""
         yield Finding(item.written, "must be a whole number", hint=hint)

@@ -90,6 +90,15 @@ class View:
         key = keys.lookup(path)
         return None if key is None else key.default
 
+    def sure(self, path: str) -> bool:
+        """The value of `path` is what the file says (or the default): nothing unusable stands there or above it."""
+        parts = path.split(".")
+        above = [".".join(parts[:n]) for n in range(1, len(parts) + 1)]
+        if above[0] == "zero_optimization" and isinstance(self.config.get("zero_optimization"), bool):
+            above = above[1:]
+        written = [self._by_path[place] for place in above if place in self._by_path]
+        return all(item.judgement is None or item.judgement.usable for item in written)
+
     def on(self, path: str) -> bool:
         return bool(self.value(path))
 

@@ -102,8 +102,8 @@ ENTRIES: tuple[Entry, ...] = (
         casefold=True,
     ),
     raw("vocabulary_size", "int|null", None, "Only for a warning when it is not a multiple of 8.", gt=0),
-    raw("sequence_parallel_size", "int|null", None, "Ulysses ranks; together with data_parallel_size it makes the device mesh.", gt=0),
-    raw("data_parallel_size", "int|null", None, "Data-parallel ranks of the device mesh.", gt=0, needs=("sequence_parallel_size",)),
+    raw("sequence_parallel_size", "int", None, "Ulysses ranks; together with data_parallel_size it makes the device mesh.", gt=0),
+    raw("data_parallel_size", "int", None, "Data-parallel ranks of the device mesh.", gt=0, needs=("sequence_parallel_size",)),
     raw(
         "allgather_size",
         "int|null",
@@ -155,7 +155,7 @@ ENTRIES: tuple[Entry, ...] = (
     raw("torch_autocast.dtype", "str", None, "Lower type of autocast.", choices=DTYPES, needs=("torch_autocast.enabled",)),
     raw(
         "torch_autocast.lower_precision_safe_modules",
-        "list[str]|null",
+        "list[str]",
         None,
         "Full class names whose weights may be gathered and reduced in the lower type.",
         needs=("torch_autocast.enabled",),

@@ -24,9 +24,8 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     model(
         f"{Z}.allgather_partitions",
-        "Parsed; no code of this release asks for it.",
+        "Parsed, and no code of this release asks for it: gathering is always by all-gather.",
         status="dead",
-        replacement="nothing: gathering is always by all-gather",
     ),
     model(
         f"{Z}.allgather_bucket_size",
@@ -153,9 +152,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     model(f"{Z}.stage3_gather_fp16_weights_on_model_save", "Old name of stage3_gather_16bit_weights_on_model_save.", stages=THREE),
     model(f"{Z}.ignore_unused_parameters", "false: stop when a parameter got no gradient.", stages=PARTITIONED),
-    model(
-        f"{Z}.legacy_stage1", "true raises when the engine is built.", status="dead", replacement="nothing: stage 1 has one implementation"
-    ),
+    model(f"{Z}.legacy_stage1", "true raises when the engine is built: stage 1 has one implementation.", status="dead"),
     model(f"{Z}.round_robin_gradients", "Spread the copying of gradients to the CPU over the ranks.", stages=PARTITIONED),
     model(f"{Z}.parameter_alignment", "Pad flat buffers so that each parameter starts on 16 bytes; costs memory.", stages=PARTITIONED),
     model(f"{Z}.zero_hpz_partition_size", "hpZ: ranks of the secondary (node-local) parameter partition.", stages=THREE),
