@@ -9,7 +9,6 @@ import pytest
 from zerocfg.compose import Composed, compose
 from zerocfg.diagnostics import Severity, render_report
 
-
 BAD = [
     ("parallelism=zero33", "ZC110", "parallelism", "parallelism has no option zero33", "parallelism=zero3 or"),
     ("parallelism=3", "ZC110", "parallelism", "parallelism has no option 3", "parallelism=OPTION"),
@@ -88,7 +87,15 @@ def test_the_quoting_that_a_hint_gives_is_accepted(quoted: str) -> None:
 
 def test_whole_report_of_many_mistakes() -> None:
     composed = compose(
-        ["parallelism=zero9x", "hardware=a100x44", "optimizer.lrr=1", "optimizer.lr=fast", "train.steps=012", "foo", "batch.micro_batch_size=1,2"]
+        [
+            "parallelism=zero9x",
+            "hardware=a100x44",
+            "optimizer.lrr=1",
+            "optimizer.lr=fast",
+            "train.steps=012",
+            "foo",
+            "batch.micro_batch_size=1,2",
+        ]
     )
     assert (
         render_report(composed.diagnostics)

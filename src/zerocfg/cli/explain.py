@@ -67,10 +67,11 @@ def _leaves(prefix: str, node: Any) -> Iterator[tuple[str, Any]]:
 
 def _unknown(key: str, known: Sequence[str]) -> Diagnostic:
     near = nearest_key(key, known)
+    beside = [path for path in known if path.startswith(f"{key.rpartition('.')[0]}.")] if "." in key else []
     tops = sorted({path.partition(".")[0] for path in known})
     return Diagnostic(
         code="ZC180",
         path=key,
         message=f"{key} is neither emitted nor a key of the config",
-        hint=" or ".join(near) if near else f"one of {', '.join(tops)}",
+        hint=" or ".join(near) if near else f"one of {', '.join(beside or tops)}",
     )

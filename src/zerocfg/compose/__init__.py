@@ -17,7 +17,7 @@ from zerocfg.compose import hydra_api, surprises
 from zerocfg.compose.hydra_api import FAILURES, Loader, Recorded
 from zerocfg.compose.nearest import nearest
 from zerocfg.compose.origins import Source, read_sources, trace_writing
-from zerocfg.compose.plain import to_plain, unresolved
+from zerocfg.compose.plain import leave_open, to_plain, unresolved
 from zerocfg.confsource import conf_dir
 from zerocfg.diagnostics import Diagnostic, Severity
 from zerocfg.provenance import Origins
@@ -179,6 +179,7 @@ def _finish(cfg: DictConfig, recorded: Recorded, diagnostics: list[Diagnostic], 
         hydra_api.as_first_job(cfg)
         container, failed = to_plain(cfg)
         diagnostics += unresolved(cfg, failed, written.origins())
+    leave_open(container, written.left_open)
     if (container.get("model") or {}).get("hf_config"):
         from zerocfg.compose.model_file import apply_hf_config
 

@@ -71,9 +71,6 @@ def _bad_yaml(error: yaml.YAMLError, path: str = "") -> Diagnostic:
 def _unknown_option(error: MissingConfigException, loader: Loader) -> Diagnostic:
     """ZC110: a defaults list names an option that a group does not have."""
     group, _, option = str(error.missing_cfg_file).rpartition("/")
-    named = _NAMED.match(str(error))
-    file = loader.file(named[1]) if named else None
-    line = next((f":{c.line}" for c in read_marks(file).defaults if c.option == option), "") if file else ""
     near = nearest(option, error.options, n=1)
     return Diagnostic(
         code="ZC110",
@@ -81,8 +78,20 @@ def _unknown_option(error: MissingConfigException, loader: Loader) -> Diagnostic
         message=f"{group} has no option {option}",
         detail=(f"options: {', '.join(error.options)}",),
         hint=f"{group}: {near[0] if near else 'OPTION'}",
-        decided_by=f"{short(file)}{line}" if file else "",
+        decided_by=_who_chose(group, option, loader),
     )
+
+
+def _who_chose(group: str, option: str, loader: Loader) -> str:
+    """file:line of the entry of a defaults list, an `override` before a plain one."""
+    folder = loader.main_folder()
+    entries = [
+        (not choice.override, f"{short(file)}:{choice.line}")
+        for file in (sorted(folder.rglob("*.yaml")) if folder is not None else [])
+        for choice in read_marks(file).defaults
+        if choice.group.partition("@")[0] == group and choice.option == option
+    ]
+    return min(entries)[1] if entries else ""
 
 
 def _not_text(loader: Loader) -> list[Path]:

@@ -236,3 +236,5 @@ def as_first_job(cfg: DictConfig) -> None:
             # where it cannot be said either, what needs it is reported by name
             with suppress(OmegaConfBaseException):
                 cfg.hydra.runtime.output_dir = os.path.abspath(os.path.join(cfg.hydra.sweep.dir, str(cfg.hydra.sweep.subdir)))
+    # it keeps a copy
+    HydraConfig.instance().set_config(cfg)

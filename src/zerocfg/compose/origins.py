@@ -30,14 +30,20 @@ class Written:
     """Who wrote each path, with the order of writing (a part's place in the merge order)."""
 
     by_path: dict[str, tuple[int, str]] = field(default_factory=dict)
+    left_open: dict[str, None] = field(default_factory=dict)
+    """Paths whose last writer wrote ???. OmegaConf keeps an earlier value there, a schema default too, as if nothing was written."""
 
-    def put(self, path: str, order: int, source: str, *, replaces: bool) -> None:
+    def put(self, path: str, order: int, source: str, *, replaces: bool, is_open: bool = False) -> None:
+        self.left_open.pop(path, None)
+        if is_open:
+            self.left_open[path] = None
         if replaces:
             for below in [p for p in self.by_path if p.startswith((f"{path}.", f"{path}["))]:
                 del self.by_path[below]
         self.by_path[path] = (order, source)
 
     def drop(self, path: str) -> None:
+        self.left_open.pop(path, None)
         for p in [p for p in self.by_path if p == path or p.startswith((f"{path}.", f"{path}["))]:
             del self.by_path[p]
 
@@ -107,7 +113,8 @@ def trace_writing(sources: Sequence[Source], overrides: Sequence[Any], choices: 
             continue
         for mark in source.marks.keys:
             if mark.kind != "map":
-                written.put(source.full_path(mark.path), order, source.at(mark.line), replaces="[" not in mark.path)
+                is_open = mark.plain and mark.text == "???"
+                written.put(source.full_path(mark.path), order, source.at(mark.line), replaces="[" not in mark.path, is_open=is_open)
     chosen = {name.partition("@")[0]: _choice_origin(name, option, sources, overrides) for name, option in choices.items()}
     for group, where in chosen.items():
         if where and group not in written.by_path:

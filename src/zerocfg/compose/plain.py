@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -50,6 +50,17 @@ def _plain(path: str, node: Any, read: Any, failed: dict[str, Exception]) -> Any
                 items[key] = value
         return items
     return [_plain(f"{path}[{i}]", node._get_node(i), partial(node.__getitem__, i), failed) for i in range(len(node))]
+
+
+def leave_open(container: dict[str, Any], paths: Iterable[str]) -> None:
+    """Put ??? where it was written last: loading lists it then, with every other value left open."""
+    for path in paths:
+        *above, last = path.split(".")
+        node: Any = container
+        for key in above:
+            node = node.get(key) if isinstance(node, dict) else None
+        if isinstance(node, dict) and last in node and (above or last in OURS):
+            node[last] = "???"
 
 
 def unresolved(cfg: DictConfig, failed: dict[str, Exception], origins: Origins) -> Iterator[Diagnostic]:
