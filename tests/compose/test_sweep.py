@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.base import Node
-from sweep_cases import HARD, Typed, overrides_of_a_job, overrides_of_our_groups
 
+from tests.compose.sweep_cases import HARD, Typed, overrides_of_a_job, overrides_of_our_groups
 from zerocfg.compose import from_hydra
 from zerocfg.compose.plain import to_plain
 from zerocfg.compose.sweep import SweepComposer, plain_groups
