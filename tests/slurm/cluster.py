@@ -130,9 +130,9 @@ class SlurmCluster:
 
     def sbatch(self, script: str, *options: str, cwd: Path) -> str:
         """Submit a shell script (its lines, without #!) and return the job id."""
-        file = Path(tempfile.mkstemp(prefix="job-", suffix=".sh", dir=self.root)[1])
-        file.write_text(f"#!/bin/bash\n{script}\n")
-        return self.run("sbatch", "--parsable", *options, str(file), cwd=cwd).strip()
+        with tempfile.NamedTemporaryFile("w", prefix="job-", suffix=".sh", dir=self.root, delete=False) as file:
+            file.write(f"#!/bin/bash\n{script}\n")
+        return self.run("sbatch", "--parsable", *options, file.name, cwd=cwd).strip()
 
     def job_state(self, job_id: str) -> str | None:
         """The state of a job or of an array's task ("12_3"), such as COMPLETED; None once the controller has forgotten it.

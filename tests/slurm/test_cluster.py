@@ -18,6 +18,8 @@ from .conftest import require
 
 pytestmark = [pytest.mark.slurm, pytest.mark.integration]
 TESTS = Path(__file__).resolve().parents[1]
+# seconds to sleep, by which the processes of this test run are told from those of another beside it
+SLEEP = 10**7 + os.getpid()
 
 
 def eventually(probe: Callable[[], object], timeout: float = 20) -> None:
@@ -102,12 +104,12 @@ def test_a_failed_job_has_its_exit_code(slurm: SlurmCluster, tmp_path: Path) -> 
 
 
 def test_scancel_ends_a_job_and_its_processes(slurm: SlurmCluster, tmp_path: Path) -> None:
-    job = slurm.sbatch("srun --nodes=2 sleep 3210", "--nodes=2", cwd=tmp_path)
-    eventually(lambda: _sleeping(3210) == 2)
+    job = slurm.sbatch(f"srun --nodes=2 sleep {SLEEP}", "--nodes=2", cwd=tmp_path)
+    eventually(lambda: _sleeping() == 2)
     slurm.run("scancel", job)
     assert slurm.wait_job(job) == "CANCELLED"
     assert slurm.run("squeue", "--noheader") == ""
-    eventually(lambda: not _processes("3210"))
+    eventually(lambda: not _processes(str(SLEEP)))
 
 
 def test_scancel_sends_a_signal_to_the_tasks(slurm: SlurmCluster, tmp_path: Path) -> None:
@@ -132,12 +134,12 @@ def test_a_requeued_job_runs_again_under_its_id(slurm: SlurmCluster, tmp_path: P
 
 
 def test_a_lost_node_fails_its_job_and_comes_back(slurm: SlurmCluster, tmp_path: Path) -> None:
-    job = slurm.sbatch("srun sleep 3211", "--nodes=2", "--ntasks-per-node=1", "--no-requeue", cwd=tmp_path)
-    eventually(lambda: _sleeping(3211) == 2)
+    job = slurm.sbatch(f"srun sleep {SLEEP}", "--nodes=2", "--ntasks-per-node=1", "--no-requeue", cwd=tmp_path)
+    eventually(lambda: _sleeping() == 2)
     slurm.down("node1")
     assert slurm.wait_job(job) == "NODE_FAIL"
     eventually(lambda: slurm.node_states() == {"node0": "idle", "node1": "down"})
-    assert _sleeping(3211) == 0
+    assert _sleeping() == 0
     slurm.up("node1")
     assert slurm.node_states() == {"node0": "idle", "node1": "idle"}
 
@@ -186,7 +188,7 @@ def test_submitit_gets_results_but_never_learns_that_a_job_was_cancelled(slurm: 
 
 
 def test_clusters_live_side_by_side_and_die_with_their_owner(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> None:
-    script = "scontrol show config | grep SLURM_CONF; srun -N2 --gpus-per-node=4 hostname; srun -N2 sleep 3212"
+    script = f"scontrol show config | grep SLURM_CONF; srun -N2 --gpus-per-node=4 hostname; srun -N2 sleep {SLEEP}"
     owner = subprocess.Popen(
         [sys.executable, "-m", "slurm.cluster", "bash", "-c", script],
         cwd=TESTS,
@@ -201,11 +203,11 @@ def test_clusters_live_side_by_side_and_die_with_their_owner(slurm: SlurmCluster
             conf = said.readline().split("=")[1].strip()
             assert conf != slurm.env()["SLURM_CONF"]
             assert {said.readline().strip() for _ in range(2)} == {"node0", "node1"}
-            eventually(lambda: _sleeping(3212) == 2)
+            eventually(lambda: _sleeping() == 2)
         finally:
             os.killpg(owner.pid, signal.SIGKILL)  # with its own srun; the hosts are no part of its group
             owner.wait()
-    eventually(lambda: not _processes("3212") and not _processes(str(Path(conf).parent)))
+    eventually(lambda: not _processes(str(SLEEP)) and not _processes(str(Path(conf).parent)))
     assert slurm.node_states() == {"node0": "idle", "node1": "idle"}
 
 
@@ -240,6 +242,6 @@ def _processes(text: str) -> list[str]:
     return [command for command in found if text in command]
 
 
-def _sleeping(seconds: int) -> int:
-    """How many tasks run `sleep SECONDS`; srun gives them the command with its path."""
-    return sum(command.endswith(f"/sleep\0{seconds}\0") for command in _processes("sleep"))
+def _sleeping() -> int:
+    """How many tasks run `sleep SLEEP`; srun gives them the command with its path."""
+    return sum(command.endswith(f"/sleep\0{SLEEP}\0") for command in _processes(str(SLEEP)))
