@@ -21,9 +21,7 @@ app = typer.Typer(
 
 Overrides = Annotated[
     Optional[list[str]],  # noqa: UP045 - typer evaluates it on every Python
-    typer.Argument(
-        metavar="OVERRIDES", help="As on train.py's command line: group=option, key=value.", autocompletion=complete_override
-    ),
+    typer.Argument(metavar="OVERRIDES", help="As on train.py's command line: group=option, key=value.", autocompletion=complete_override),
 ]
 Words = Annotated[
     Optional[list[str]],  # noqa: UP045
@@ -91,9 +89,7 @@ def _explain(words: Words = None, config_path: ConfigPath = None, config_name: C
 
 
 @app.command("init")
-def _init(
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="Folder of the new project.")] = ".", force: Force = False
-) -> None:
+def _init(directory: Annotated[str, typer.Argument(metavar="DIR", help="Folder of the new project.")] = ".", force: Force = False) -> None:
     """Write a starter train.py and conf/config.yaml."""
     from zerocfg.cli.init import init_command
 

@@ -36,11 +36,7 @@ class Kind:
 @lru_cache(maxsize=1)
 def typed_keys() -> dict[str, Kind]:
     """section.field -> kind, for every key of the schema."""
-    return {
-        f"{section}.{name}": _kind(hint)
-        for section, cls in {**GROUPS, **SECTIONS}.items()
-        for name, hint in _hints(cls).items()
-    }
+    return {f"{section}.{name}": _kind(hint) for section, cls in {**GROUPS, **SECTIONS}.items() for name, hint in _hints(cls).items()}
 
 
 def kind_at(path: str) -> Kind | None:

@@ -34,7 +34,7 @@ def in_file(path: str, text: str, where: str) -> Diagnostic | None:
     return Diagnostic(
         code="ZC115",
         path=path,
-        message=f"{path}: {text} is {became} to YAML",
+        message=f"{path}: {text} is {became}" + ("" if became.startswith("a number,") else " to YAML"),
         hint=write if name.endswith("]") else f"{name}: {write}",
         decided_by=where,
     )
@@ -77,6 +77,8 @@ def _yaml_reading(text: str, kind: Kind) -> tuple[str, str] | None:
         return f"the truth value {truth}", suggestion if kind.name in ("text", "env", "choice") else kind.wanted
     if word in ("true", "false"):
         return ("a truth value", f'"{text}"') if kind.name == "text" else None
+    if kind.name == "truth":
+        return _number_as_truth(text)
     textual = kind.name in ("text", "env")
     if _OCTAL.fullmatch(text):
         return f"the octal number {int(text.replace('_', ''), 8)}", f'"{text}"' if textual else _decimal(text)
@@ -109,9 +111,14 @@ def _line_reading(text: str, kind: Kind) -> tuple[str, str] | None:
         return f"the number {number}, not text", f"'\"{text}\"'"
     if text == "None" and (kind.optional or kind.name == "free"):
         return "the text None, not null", "null"
-    if kind.name == "truth" and _NUMBER.fullmatch(text) and text not in ("0", "1"):
-        return "a number, and any number but 0 would be true", "true or false"
-    return None
+    return _number_as_truth(text) if kind.name == "truth" else None
+
+
+def _number_as_truth(text: str) -> tuple[str, str] | None:
+    """OmegaConf takes every number but 0 for true."""
+    if text in ("0", "1") or not any(form.fullmatch(text) for form in (_NUMBER, _BASE, _SEXAGESIMAL)):
+        return None
+    return "a number, and any number but 0 would be true", "true or false"
 
 
 def _items(raw: str) -> Iterator[str]:
