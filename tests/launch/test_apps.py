@@ -26,7 +26,7 @@ class Answer:
 
 @hydra.main(version_base=None, config_path=".", config_name="config")
 def main(cfg):
-    print("argv", sys.argv[1:], "name", cfg.name, "helped", helped())
+    print("argv", sys.argv[1:], "name", cfg.name, "helped", helped(), "env", os.environ.get("FOO"))
     logging.getLogger("app").info("logged")
     if cfg.what == "fail":
         raise ValueError("boom %d" % cfg.a)
@@ -53,6 +53,7 @@ what: answer
 name: run_${now:%f}
 hydra:
   mode: MULTIRUN
+  job: {env_set: {FOO: "bar $(touch PWNED) ${a}"}}
   sweep: {dir: out dir, subdir: "${hydra.job.num}"}
   launcher: {poll_seconds: 0.05}
   callbacks:
@@ -107,7 +108,7 @@ def test_a_sweep(app: Path) -> None:
         job = app / "out dir" / str(number)
         # frozen in the launcher, the same for all ranks
         words = (job / "rank_0.log").read_text()
-        assert f"argv [] name run_{words.partition('run_')[2][:6]} helped yes\n" in words
+        assert f"argv [] name run_{words.partition('run_')[2][:6]} helped yes env bar $(touch PWNED) {number + 1}\n" in words
         assert words in done.stdout
         assert "callback True COMPLETED Answer" in words
         assert "[app][INFO] - logged" in (job / "app.log").read_text()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
@@ -83,3 +85,45 @@ def test_tail_reads_on_and_never_splits_a_character(tmp_path: Path) -> None:
         with path.open("ab") as file:
             file.write(piece)
         assert tail.read() == text
+
+
+FOLLOW = """
+import sys, time
+from pathlib import Path
+from zerocfg.launch.follow import Follower
+from zerocfg.launch.paths import JobPaths
+paths = JobPaths(Path(sys.argv[1]))
+with Follower(paths, total_steps=4, bar=True) as follower:
+    paths.rank_log(0).write_text("first line\\npart")
+    paths.metrics.write_text('{"step": 1, "loss": 3.25}\\nnot json\\n{"step": 2, "lo')
+    follower.pump()
+    with paths.metrics.open("a") as file:
+        file.write('ss": 2.5}\\n')
+    with paths.rank_log(0).open("a") as file:
+        file.write("ly\\r10%\\r100%\\nlast")
+    follower.pump()
+    time.sleep(0.3)
+"""
+
+
+def test_a_pipe_gets_the_log_as_it_is(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", FOLLOW, tmp_path], capture_output=True, check=True)
+    assert done.stdout == b"first line\npartly\r10%\r100%\nlast"
+
+
+def test_a_terminal_gets_a_bar_too(tmp_path: Path) -> None:
+    master, slave = pty.openpty()
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    try:
+        subprocess.run([sys.executable, "-c", FOLLOW, tmp_path], stdout=slave, check=True, env=env)
+        os.set_blocking(master, False)
+        shown = os.read(master, 1 << 20).decode()
+    finally:
+        os.close(slave)
+        os.close(master)
+    words = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    assert "2/4" in words
+    assert "loss 2.5" in words
+    lines = words.replace("\r", "\n").split("\n")
+    for text in ("first line", "100%", "last"):
+        assert [line.strip() for line in lines].count(text) == 1

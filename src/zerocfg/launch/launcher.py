@@ -82,16 +82,19 @@ def launch(
         raise LaunchRefused(_refusal(prepared, len(job_overrides)))
     if report := prepared.render():
         print(report, file=sys.stderr, flush=True)
+    seals = _Sealer(context, task_function)
     try:
-        payloads = [_payload(job, context, task_function) for job in prepared.jobs]
+        for job in prepared.jobs[:1]:
+            seals.seal(job)  # what cannot travel is the function's, the same for all jobs
     except ConfigProblems as problems:
         if fresh_folder:
             remove_unused(Path(str(config.hydra.sweep.dir)))
         raise LaunchRefused(f"{problems}\nnothing was started") from None
     found = len(detect().gpus) if any(j.run is not None and j.run.resources.gpus_per_node for j in prepared.jobs) else 0
     returns = []
-    for job, payload in zip(prepared.jobs, payloads, strict=True):
+    for job in prepared.jobs:
         try:
+            payload = seals.seal(job)
             returns.append(_dry(job, payload, options) if options.dry_run else _run(job, payload, options, found))
         except ConfigProblems as problems:  # taken by another run since it was checked
             returns.append(failed_return(job, problems))
@@ -103,10 +106,19 @@ def _refusal(prepared: Prepared, total: int) -> str:
     return f"{prepared.render()}\n\nnothing was started" + (f" ({total} jobs)" if total > 1 else "")
 
 
-def _payload(job: PreparedJob, context: HydraContext, function: TaskFunction) -> bytes:
-    with hydra_config(job.config):
-        task = Task(function=function, config=frozen(job.config), singletons=Singleton.get_state(), callbacks=context.callbacks)
-        env_set = {str(k): str(v) for k, v in job.config.hydra.job.env_set.items()}
+class _Sealer:
+    """Makes each job's payload just before it is needed."""
+
+    def __init__(self, context: HydraContext, function: TaskFunction) -> None:
+        self._callbacks = context.callbacks
+        self._function = function
+        self._singletons = Singleton.get_state()
+
+    def seal(self, job: PreparedJob) -> bytes:
+        with hydra_config(job.config):
+            config = frozen(job.config)
+            env_set = {str(k): str(v) for k, v in job.config.hydra.job.env_set.items()}
+        task = Task(function=self._function, config=config, singletons=self._singletons, callbacks=self._callbacks)
         return seal(task, env_set=env_set)
 
 

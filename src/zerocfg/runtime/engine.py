@@ -35,8 +35,8 @@ def start(run: Run) -> None:
         if not torch.cuda.is_available() or torch.cuda.device_count() <= run.local_rank:
             raise ConfigProblems([_no_gpu(run, torch)])
         torch.cuda.set_device(run.local_rank)
-        torch.backends.cuda.matmul.allow_tf32 = run.plan.precision.tf32
-        torch.backends.cudnn.allow_tf32 = run.plan.precision.tf32
+        if "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE" not in os.environ:
+            torch.set_float32_matmul_precision("high" if run.plan.precision.tf32 else "highest")
     for noisy in ("compilers.C.base", "distutils"):
         # DeepSpeed's search for libaio compiles a test program and logs the command
         logging.getLogger(noisy).setLevel(logging.WARNING)
@@ -102,6 +102,19 @@ def initialize(run: Run, model: Any, kwargs: dict[str, Any]) -> Any:
     return engine
 
 
+def checkpoint(function: Callable[..., T], args: tuple[Any, ...]) -> T:
+    """deepspeed.checkpointing.checkpoint, which loses count of its arguments where one is not a tensor (partition_activations)."""
+    import deepspeed
+    import torch
+
+    def call(*tensors: Any) -> T:
+        given = iter(tensors)
+        return function(*(next(given) if torch.is_tensor(arg) else arg for arg in args))
+
+    made: T = deepspeed.checkpointing.checkpoint(call, *(arg for arg in args if torch.is_tensor(arg)))
+    return made
+
+
 def promised(run: Run, *, own_optimizer: bool = False) -> dict[str, object]:
     """What the plan says the engine does. own_optimizer: the script brings one, and its class is its own affair."""
     plan = run.plan
@@ -128,8 +141,11 @@ def promised(run: Run, *, own_optimizer: bool = False) -> dict[str, object]:
 def effective(engine: Any) -> dict[str, object]:
     """What the engine does, read off its objects where there is one to read, else off its parsed config."""
     import torch
+    from deepspeed.accelerator import get_accelerator
 
     basic = type(engine.basic_optimizer).__name__ if engine.basic_optimizer is not None else ""
+    # stages 1 and 2 call it cpu_offload, stage 3 offload_optimizer
+    offloaded = any(getattr(engine.optimizer, name, False) for name in ("cpu_offload", "offload_optimizer"))
     weight = next(engine.module.parameters())
     names = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
     return {
@@ -144,7 +160,7 @@ def effective(engine: Any) -> dict[str, object]:
         "backend": torch.distributed.get_backend(),
         "world size": torch.distributed.get_world_size(),
         "optimizer.type": _family(basic),
-        "optimizer runs on": "cpu" if "CPU" in basic or weight.device.type == "cpu" else weight.device.type,
+        "optimizer runs on": "cpu" if offloaded else get_accelerator().device_name(),
     }
 
 

@@ -92,9 +92,9 @@ class Run:
         """function(*args), its activations recomputed in the backward pass when activation_checkpointing is enabled."""
         if not self.plan.activation_checkpointing.enabled:
             return function(*args)
-        import deepspeed
+        from zerocfg.runtime.engine import checkpoint
 
-        return deepspeed.checkpointing.checkpoint(function, *args)
+        return checkpoint(function, args)
 
     def steps(self, batches: Iterable[Any], *, engine: Any = None) -> Iterator[Any]:
         """Optimizer steps (`Step`) until train.steps, each of gradient_accumulation_steps micro batches out of `batches`.
