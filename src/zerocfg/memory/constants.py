@@ -23,8 +23,11 @@ its free blocks to the driver, so that most of RESERVED_OVER_ALLOCATED is given 
 CLOSE_TO_LIMIT = 0.95
 """Share of the card above which a warning is due: estimates are within 5 % in the median."""
 
-CUBLAS_WORKSPACE_BYTES = 32 * MIB
-"""Workspace that cuBLAS keeps a stream on Hopper (torch's CUBLAS_WORKSPACE_CONFIG default :4096:2:16:8 is 8 MiB before it)."""
+CUBLAS_WORKSPACES = 2
+"""One for each thread that multiplies: the script's and autograd's (aten/src/ATen/cuda/CublasHandlePool.cpp)."""
+
+CUBLAS_WORKSPACE_BYTES = {9: 32 * MIB, 0: 8 * MIB + 128 * 1024}
+"""By the least compute capability: torch's default of CUBLAS_WORKSPACE_CONFIG, :4096:8 from Hopper on, :4096:2:16:8 before."""
 
 ALLREDUCE_ELEMENTS = 500_000_000
 """Elements that the engine flattens for one all-reduce at stage 0 (engine.py:151, MEMORY_OPT_ALLREDUCE_SIZE)."""

@@ -10,6 +10,7 @@ from zerocfg.errors import ZerocfgError
 from zerocfg.memory.activations import ActivationTrace, closed_form
 from zerocfg.memory.constants import (
     CUBLAS_WORKSPACE_BYTES,
+    CUBLAS_WORKSPACES,
     CUDA_CONTEXT_BYTES,
     FRAGMENTATION,
     NCCL_BYTES,
@@ -145,7 +146,8 @@ def estimate(plan: Plan, trace: ActivationTrace | None = None, parameters: Model
     """Memory of `plan`. Arguments and errors as `rank_of`."""
     rank = rank_of(plan, trace, parameters)
     cuda = plan.hardware.is_cuda
-    workspace = {"workspace": CUBLAS_WORKSPACE_BYTES} if cuda else {}
+    generation = max(major for major in CUBLAS_WORKSPACE_BYTES if major <= plan.hardware.compute_capability[0])
+    workspace = {"workspace": CUBLAS_WORKSPACES * CUBLAS_WORKSPACE_BYTES[generation]} if cuda else {}
     moments = tuple(Moment(m.phase, m.name, {**m.parts, **(workspace if m.phase != "init" else {})}) for m in moments_of(rank))
     top = max(moments, key=lambda m: m.total)
     host = host_memory(rank)

@@ -57,9 +57,9 @@ def _stages_1_and_2(rank: Rank) -> HostMemory:
         "gradients": m * p,
         "offload_buffers": b * rank.parameters.largest,
     }
-    if rank.accumulates and not compact(rank) and m == 4:
-        # gradients of the micro batches so far, whole parameters (line 1822)
-        pinned["gradients"] += b * owned_elements((q.numel for q in rank.parameters.trainable), rank.shards)
+    if rank.accumulates and rank.plan.zero.stage == 2 and not compact(rank) and m == 4:
+        # gradients of the micro batches so far, whole parameters (line 1822); stage 1 adds them up on the GPU
+        pinned["gradients"] += b * max(owned_elements((q.numel for q in rank.parameters.trainable), rank.shards))
     return HostMemory({"optimizer_states": _cpu_states(rank)}, pinned, 0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from zerocfg.memory.parameters import OUTSIDE
 from zerocfg.memory.states import Rank
 
 PHASES = ("init", "forward", "backward", "step")
@@ -90,29 +91,52 @@ def passes(
     *,
     kept: Mapping[str, int] | None = None,
     early: Mapping[str, int] | None = None,
+    first_reduce: Mapping[str, int] | None = None,
     late: Mapping[str, int] | None = None,
 ) -> list[Moment]:
     """Forward and backward pass of the last micro batch.
 
-    kept: on top of what is resident in all of them (gradients of earlier micro batches, gathered weights). early, late: from
-    the first gradient on, and at the end of the backward pass (buckets, this rank's gradients).
+    kept: on top of what is resident in all of them (gradients of earlier micro batches, gathered weights). early: from the
+    first gradient on (buckets). first_reduce: when the first bucket is full, a share of the backward pass later. late: when
+    the backward pass reaches the first block.
     """
     held_now, width, p = held(rank), rank.param_width, rank.parameters
-    base, early, late = dict(kept or {}), dict(early or {}), dict(late or {})
+    base = dict(kept or {})
 
-    def at(phase: str, name: str, extra: Mapping[str, int], **more: int) -> Moment:
+    def at(phase: str, name: str, extra: Mapping[str, int] | None, **more: int) -> Moment:
         parts = dict(base)
-        for source in (extra, more):
+        for source in (extra or {}, more):
             for part, size in source.items():
                 parts[part] = parts.get(part, 0) + size
         return moment(phase, name, resident, **parts)
 
     # a shared embedding's gradient waits in autograd until its other use has run
     tied = width * p.head_numel if p.is_tied else 0
-    return [
+    block_gradient = tied + width * p.largest_in_block
+    found = [
         at("forward", "loss", {}, activations=held_now.body, logits_and_loss=held_now.loss_forward),
         at("backward", "loss", {}, activations=held_now.body, logits_and_loss=held_now.loss_backward),
         at("backward", "head", {}, activations=held_now.body, logits_and_loss=held_now.head_backward, gradients=width * p.head_numel),
-        at("backward", "last block", early, activations=held_now.last_block, gradients=tied + width * p.largest_in_block),
+        at("backward", "last block", early, activations=held_now.last_block, gradients=block_gradient),
         at("backward", "first block", late, activations=held_now.first_block, gradients=tied + width * p.embedding_numel),
     ]
+    if first_reduce is not None:
+        done = until_first_reduce(rank)
+        activations = held_now.last_block - int(done * (held_now.last_block - held_now.first_block))
+        found.append(at("backward", "first reduction", first_reduce, activations=activations, gradients=block_gradient))
+    return found
+
+
+def until_first_reduce(rank: Rank) -> float:
+    """Share of the backward pass that is over when the first bucket is reduced: gradients come from the last parameter on."""
+    size = rank.plan.zero.reduce_bucket_size
+    filled = 0
+    for parameter in reversed(rank.parameters.trainable):
+        if parameter.head and rank.parameters.is_tied:
+            continue
+        if filled + parameter.numel > size:
+            break
+        filled += parameter.numel
+    blocks = sum(p.numel for p in rank.parameters.trainable if p.block != OUTSIDE)
+    head = 0 if rank.parameters.is_tied else rank.parameters.head_numel
+    return min(1.0, max(0, filled - head) / max(1, blocks))

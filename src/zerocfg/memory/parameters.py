@@ -139,26 +139,23 @@ def parameters_of(model: ModelFacts, tensor_parallel_degree: int = 1) -> ModelPa
     return ModelParameters(tuple(entries), model.num_hidden_layers)
 
 
-def owned_elements(numels: Iterable[int], ranks: int) -> int:
-    """Elements of the parameters that a rank's partition touches, whole ones, on the rank with the most.
+def owned_elements(numels: Iterable[int], ranks: int) -> tuple[int, ...]:
+    """By rank, elements of the parameters that its partition touches, whole ones.
 
     Stages 1 and 2 cut the flat list of parameters in equal parts and keep the gradient of each parameter that a part
     touches whole (stage_1_and_2.py:2185, copy_grads_in_partition).
     """
     sizes = list(numels)
     if ranks <= 1:
-        return sum(sizes)
+        return (sum(sizes),)
     part = padded_partition(sum(sizes), ranks)
-    best = now = 0
-    rank, start = 0, 0
+    owned = [0] * ranks
+    start = 0
     for size in sizes:
-        end = start + size
-        while end > (rank + 1) * part:
-            best, now, rank = max(best, now + size), 0, rank + 1
-        if end > rank * part:
-            now += size
-        start = end
-    return max(best, now)
+        for rank in range(start // part, min(ranks, -(-(start + size) // part))):
+            owned[rank] += size
+        start += size
+    return tuple(owned)
 
 
 def padded_partition(numel: int, ranks: int) -> int:

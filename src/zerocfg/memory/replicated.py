@@ -31,7 +31,7 @@ def stage_0(rank: Rank) -> list[Moment]:
         init = moment("init", "optimizer", resident, step_transients=4 * n)
     else:
         run.append(moment("step", "optimizer", resident, gradients=b * n, step_transients=4 * n + extra))
-        init = moment("init", "optimizer", resident, step_transients=4 * n)
+        init = moment("init", "optimizer", resident, gradients=b * n, step_transients=4 * n)
     return [init, *run]
 
 
@@ -59,14 +59,14 @@ def bf16_optimizer(rank: Rank) -> list[Moment]:
 def step_extra(rank: Rank, elements: int) -> int:
     """Temporaries of the optimizer's own step over `elements` elements.
 
-    DeepSpeed's fused kernels need none. torch's foreach Adagrad keeps a square root and an update (and the decayed
-    gradient), foreach Adam a square root. Muon orthogonalizes one matrix at a time: about four 16-bit copies.
+    DeepSpeed's fused kernels need none. torch's Adagrad keeps a square root and an update, its foreach Adam a square root, its
+    other Adam, on cpu, two. Muon orthogonalizes one matrix at a time: about four 16-bit copies.
     """
     kind, params, width = rank.plan.optimizer.type.lower(), rank.plan.optimizer.params, rank.master_width
     if kind == "adagrad":
-        return width * elements * (3 if params.get("weight_decay") else 2)
+        return width * elements * 2
     if kind in ("adam", "adamw") and "torch_adam" in params:
-        return width * elements
+        return width * elements * (1 if rank.plan.hardware.is_cuda else 2)
     if rank.muon:
         return 4 * 2 * max(p.numel for p in rank.muon)
     return 0

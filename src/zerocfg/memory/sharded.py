@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from zerocfg.memory.constants import MUON_CACHE_BYTES
 from zerocfg.memory.moments import Moment, moment, passes
 from zerocfg.memory.parameters import owned_elements
 from zerocfg.memory.replicated import step_extra
@@ -31,14 +30,16 @@ def compact(rank: Rank) -> bool:
     return rank.separate_accumulation and rank.accum_width == 4 and not rank.is_muon
 
 
-def owned_bytes(rank: Rank) -> int:
-    """Reduced gradients of one backward pass that this rank keeps on the GPU."""
+def owned_bytes(rank: Rank) -> tuple[int, int]:
+    """Reduced gradients of one backward pass that a rank keeps on the GPU: the rank with the most, and the last rank, whose
+    parameters come first in the backward pass. The buffer is made whole at its first gradient (line 2185)."""
     if compact(rank):
-        return 4 * rank.shard
+        return 4 * rank.shard, 4 * rank.shard
     if rank.offloads_optimizer:
-        return 0
+        return 0, 0
     groups = [g for g in (rank.muon, rank.other) if g]
-    return rank.param_width * sum(owned_elements((p.numel for p in g), rank.shards) for g in groups)
+    by_rank = [sum(sizes) for sizes in zip(*(owned_elements((p.numel for p in g), rank.shards) for g in groups), strict=True)]
+    return rank.param_width * max(by_rank), rank.param_width * by_rank[-1]
 
 
 def buckets(rank: Rank) -> tuple[int, int]:
@@ -63,33 +64,35 @@ def buckets(rank: Rank) -> tuple[int, int]:
 def _passes(rank: Rank, resident: dict[str, int]) -> list[Moment]:
     b, n, stage = rank.param_width, rank.numel, rank.plan.zero.stage
     held, copies = buckets(rank)
-    owned = owned_bytes(rank)
-    kept: dict[str, int] = {}
-    early = {"reduce_buffers": held + copies}
-    late = {"reduce_buffers": held + copies, "gradients": owned}
-    if compact(rank):
-        early["gradients"] = owned  # one flat buffer, made whole at the first reduction
+    owned, owned_first = owned_bytes(rank)
     oversized = sum(p.numel for p in rank.parameters.trainable if p.numel > rank.plan.zero.reduce_bucket_size)
+    kept: dict[str, int] = {}
+    early = {"reduce_buffers": held}
+    reducing = {"reduce_buffers": held + copies, "gradients": owned_first}
+    late = {"reduce_buffers": held + copies, "gradients": owned}
     if stage == 1 and rank.shards > 1:
         late["gradients"] += b * oversized  # not in a bucket, and cleared only when the pass is over
     if rank.accumulates and stage == 1:
         # whole gradients until the last micro batch, and the buckets with them: nothing is reduced, so nothing releases them
         width = rank.accum_width if rank.separate_accumulation else b
         kept = {"gradients": width * n, "reduce_buffers": held}
-        early = {"reduce_buffers": copies, "gradients": owned}
+        early = {}
+        reducing = {"reduce_buffers": copies, "gradients": owned_first}
         late = {"reduce_buffers": copies, "gradients": owned - width * (n - oversized)}
     elif rank.accumulates and not (rank.offloads_optimizer and not compact(rank)):
-        # the sum so far, and the new part next to it
+        # the sum so far, and the new part next to it; a compact one is added to
         kept = {"gradients": owned}
         if compact(rank):
-            early, late = {"reduce_buffers": held + copies}, {"reduce_buffers": held + copies}
-    return passes(rank, resident, kept=kept, early=early, late=late)
+            reducing, late = {"reduce_buffers": held + copies}, {"reduce_buffers": held + copies}
+    return passes(rank, resident, kept=kept, early=early, first_reduce=reducing, late=late)
 
 
 def _step(rank: Rank, resident: dict[str, int]) -> list[Moment]:
     if rank.offloads_optimizer:
-        return [moment("step", "copy weights", resident)]
-    m, owned = rank.master_width, owned_bytes(rank)
+        # stage 1's accumulated gradients are cleared with the step only
+        whole = rank.param_width * rank.numel if rank.accumulates and rank.plan.zero.stage == 1 else 0
+        return [moment("step", "copy weights", resident, gradients=whole, reduce_buffers=buckets(rank)[0] if whole else 0)]
+    m, (owned, _) = rank.master_width, owned_bytes(rank)
     parts = [rank.part(g) for g in (rank.muon, rank.other) if g]
     part = max(parts, default=0)
     # norm: each gradient in float64 (line 2687, get_norm_dtype)
@@ -99,13 +102,15 @@ def _step(rank: Rank, resident: dict[str, int]) -> list[Moment]:
     else:
         flat = rank.param_width * part if rank.shards > 1 or len(rank.parameters.trainable) > 1 else 0
         flatten = flat + (m * part if m != rank.param_width else 0)
-    muon = 0
-    if rank.muon:
-        full = rank.param_width * owned_elements((p.numel for p in rank.muon), rank.shards)
-        muon = full + min(MUON_CACHE_BYTES, rank.param_width * rank.numel) + step_extra(rank, 0)
     gradient = 4 * rank.shard if compact(rank) else m * part
-    return [
+    moments = [
         moment("step", "gradient norm", resident, gradients=owned, step_transients=norm),
-        moment("step", "flatten gradients", resident, gradients=owned, step_transients=flatten + muon),
         moment("step", "optimizer", resident, gradients=gradient, step_transients=step_extra(rank, part)),
     ]
+    updates = 0
+    if rank.muon:
+        # orthogonalized gradients, whole parameters, are made one by one and flattened at the end
+        updates = rank.param_width * max(owned_elements((p.numel for p in rank.muon), rank.shards))
+        moments.append(moment("step", "orthogonalize", resident, gradients=owned, step_transients=updates + step_extra(rank, 0)))
+    moments.append(moment("step", "flatten gradients", resident, gradients=owned, step_transients=updates + flatten))
+    return moments

@@ -39,12 +39,15 @@ def gathered(rank: Rank) -> Gathered:
         return Gathered(0, 0, 0, 0)
     large = total(p.entries) - small
     unit = p.block_numel if zero.leaf_module_classes else p.largest_in_block
-    live = min(large, zero.stage3_max_live_parameters + unit)
+    # the parameter that goes over the limit is still gathered
+    limit = zero.stage3_max_live_parameters + max(unit, p.largest_module)
+    live = min(large, limit)
     first = min(large, p.block_numel + p.embedding_numel)
     group = min(large, zero.stage3_prefetch_bucket_size + unit) if zero.stage3_prefetch_bucket_size > unit else 0
     if zero.leaf_module_classes:
         group = max(group, p.block_numel)
-    copy = b * group if rank.shards > 1 else 0
+    # once all parameters are live, no all-gather is under way
+    copy = b * group if rank.shards > 1 and large > limit else 0
     return Gathered(persistent=b * small, in_passes=b * live, at_first_block=b * first, copy=copy)
 
 
@@ -84,10 +87,11 @@ def stage_3(rank: Rank) -> list[Moment]:
         resident["secondary_parameters"] = b * -(-total(rank.parameters.entries) // hpz)
     part = -(-rank.parameters.largest // rank.shards)
     moving = (a + m) * part if rank.offloads_optimizer else 0
-    extra = {"reduce_buffers": copies, "offload_buffers": moving, "gradients": waiting}
+    reducing = {"reduce_buffers": copies, "offload_buffers": moving, "gradients": waiting}
     kept = {"live_parameters": whole.in_passes, "gather_buffers": whole.copy}
-    late = extra | {"live_parameters": whole.at_first_block - whole.in_passes}
-    return [*_init(rank, resident), *passes(rank, resident, kept=kept, early=extra, late=late), *_step(rank, resident)]
+    late = reducing | {"live_parameters": whole.at_first_block - whole.in_passes}
+    run = passes(rank, resident, kept=kept, early={"gradients": waiting}, first_reduce=reducing, late=late)
+    return [*_init(rank, resident), *run, *_step(rank, resident)]
 
 
 def _init(rank: Rank, resident: dict[str, int]) -> list[Moment]:
@@ -97,8 +101,11 @@ def _init(rank: Rank, resident: dict[str, int]) -> list[Moment]:
     parameters = resident["parameters"]
     largest, _ = rank.sub_groups
     clone = 0 if rank.offloads_optimizer else m * largest
+    buffers = {part: size for part, size in resident.items() if part not in ("optimizer_states", "live_parameters", "secondary_parameters")}
     return [
         moment("init", "build", {"parameters": parameters}, live_parameters=b * rank.parameters.largest_module),
+        # each parameter is gathered once more to hook its gradient (stage3.py:1513)
+        moment("init", "gradient hooks", buffers, live_parameters=b * rank.parameters.largest),
         moment("init", "master weights", {"parameters": parameters}, fp32_master=resident["fp32_master"], step_transients=clone),
     ]
 

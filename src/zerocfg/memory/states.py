@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from zerocfg.memory.activations import DTYPE_BYTES, ActivationTrace
-from zerocfg.memory.parameters import ModelParameters, Parameter, largest_sub_group, padded_partition, sharded, total
+from zerocfg.memory.constants import MUON_CACHE_BYTES
+from zerocfg.memory.parameters import (
+    ModelParameters,
+    Parameter,
+    largest_sub_group,
+    owned_elements,
+    padded_partition,
+    sharded,
+    total,
+)
 from zerocfg.plan import Plan
 
 BASIC, FUSED_16, UNFUSED_16 = "basic", "FP16_Optimizer", "FP16_UnfusedOptimizer"
@@ -121,13 +130,22 @@ class Rank:
         """Optimizer states of this rank's part, wherever they live."""
         width = self.master_width
         states = self.moments * width * self.part(self.other)
+        if self.plan.optimizer.type.lower() == "adagrad" and self.plan.zero.stage in (1, 2) and not self.offloads_optimizer:
+            # torch's Adagrad makes its state for the model's weights, before ZeRO replaces them by its own, and keeps it
+            states += self.param_width * self.numel
         if not self.muon:
             return states
         momentum = self.part(self.muon)
         if self.plan.zero.stage == 3:
-            return states + self.comm_width * momentum  # stage3.py:1066
+            # stage3.py:1066; buffers of the all-gathers of a few shapes are kept for the next step (line 2080)
+            chunk = max(min(self.plan.zero.reduce_bucket_size, total(self.muon)), max(p.numel for p in self.muon))
+            cache = 3 * self.comm_width * (chunk + chunk // self.shards) if self.shards > 1 else 0
+            return states + self.comm_width * momentum + min(MUON_CACHE_BYTES, cache)
         if self.wrapper == ZERO_1_2:
-            return states + 2 * self.accum_width * momentum  # momentum and its staged copy, stage_1_and_2.py:2831 and 3000
+            # momentum and its staged copy, of whole parameters (stage_1_and_2.py:2831 and 3000)
+            owned = max(owned_elements((p.numel for p in self.muon), self.shards))
+            width = self.accum_width if self.plan.zero.stage == 1 else self.param_width
+            return states + 2 * width * owned
         return states + 4 * momentum
 
     @cached_property

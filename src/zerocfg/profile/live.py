@@ -18,7 +18,7 @@ def live_bytes(*, flops: bool = False) -> Any:
     from torch.utils._pytree import tree_iter
     from torch.utils.flop_counter import flop_registry
 
-    class LiveBytes(TorchDispatchMode):
+    class LiveBytes(TorchDispatchMode):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self._sizes: dict[int, int] = {}

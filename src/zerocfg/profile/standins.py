@@ -59,7 +59,7 @@ def as_on_cuda(count_flops: Callable[[float], None]) -> Iterator[None]:
 def _kernels(count_flops: Callable[[float], None]) -> tuple[Any, Any]:
     import torch
 
-    class FlashAttention(torch.autograd.Function):
+    class FlashAttention(torch.autograd.Function):  # type: ignore[misc]
         """Keeps q, k, v, the output and the logsumexp (fp32, one a query and head). Memory-efficient attention keeps the same."""
 
         @staticmethod
@@ -85,7 +85,7 @@ def _kernels(count_flops: Callable[[float], None]) -> tuple[Any, Any]:
             del accumulated, softmax_d, expanded
             return grads
 
-    class FusedRMSNorm(torch.autograd.Function):
+    class FusedRMSNorm(torch.autograd.Function):  # type: ignore[misc]
         """Keeps the input and one fp32 number a row."""
 
         @staticmethod

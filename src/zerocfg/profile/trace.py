@@ -64,7 +64,8 @@ def trace_model(build: Callable[[], Any], inputs: Inputs, *, dtype: str, tokens:
         raise CannotTrace(f"the model does not run on fake tensors: {type(error).__name__}: {str(error).splitlines()[0]}") from error
 
     def slope(name: str) -> int:
-        return max(0, round((getattr(many, name) - getattr(few, name)) / (_SAMPLES[1] - _SAMPLES[0])))
+        rise: int = getattr(many, name) - getattr(few, name)
+        return max(0, round(rise / (_SAMPLES[1] - _SAMPLES[0])))
 
     outside = slope("body") - len(blocks) * slope("block_saved")
     return ActivationTrace(

@@ -1,0 +1,151 @@
+"""Does it fit: ZC5xx, before anything is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from zerocfg.diagnostics import Diagnostic, Severity
+from zerocfg.memory.activations import ActivationTrace
+from zerocfg.memory.constants import CLOSE_TO_LIMIT
+from zerocfg.memory.estimate import MemoryEstimate, ModelNotDescribed, estimate
+from zerocfg.memory.host import HOST_PARTS
+from zerocfg.memory.moments import PARTS
+from zerocfg.memory.variants import Variant, variants, with_stage
+from zerocfg.plan import Plan
+from zerocfg.units import human_bytes
+
+CODES: dict[str, str] = {
+    "ZC501": "The plan does not fit the GPU.",
+    "ZC502": "Offloading needs more host memory than the machine has.",
+    "ZC503": "The plan fits, but takes nearly all of the GPU.",
+}
+
+SHOWN = 3
+"""Parts and changes that are named."""
+
+
+def check_memory(plan: Plan, trace: ActivationTrace | None = None) -> Iterator[Diagnostic]:
+    """Problems of a plan's memory. Nothing for a model that is not described: nothing is known about it.
+
+    Codes: ZC501 does not fit, ZC502 host memory, ZC503 close to the limit.
+    """
+    try:
+        found = estimate(plan, trace)
+    except ModelNotDescribed:
+        return
+    if not found.fits:
+        yield _does_not_fit(plan, found, trace)
+    elif found.needed_bytes > CLOSE_TO_LIMIT * found.memory_bytes:
+        yield _close(plan, found, trace)
+    if 0 < plan.hardware.host_memory_bytes < found.host_bytes_per_node:
+        yield _host(plan, found, trace)
+
+
+def fitting(plan: Plan, trace: ActivationTrace | None, *, accept: Callable[[MemoryEstimate], bool]) -> list[Variant]:
+    """The cheapest changes that `accept` takes, none of which gives up all that another one gives up."""
+    found: list[Variant] = []
+    for variant in variants(plan):
+        if any(variant.exceeds(other) for other in found):
+            continue
+        result = estimate(variant.plan, trace)
+        if accept(result) and not 0 < plan.hardware.host_memory_bytes < result.host_bytes_per_node:
+            found.append(variant)
+            if len(found) == SHOWN:
+                break
+    return found
+
+
+def _does_not_fit(plan: Plan, found: MemoryEstimate, trace: ActivationTrace | None) -> Diagnostic:
+    changes = fitting(plan, trace, accept=lambda e: e.fits)
+    return Diagnostic(
+        code="ZC501",
+        path="hardware.memory_bytes",
+        message=(
+            f"{_subject(plan)} needs {human_bytes(found.needed_bytes)} on each GPU, and {plan.hardware.gpu or 'the card'}"
+            f" has {human_bytes(found.memory_bytes)}"
+        ),
+        detail=(
+            f"{human_bytes(found.peak_allocated_bytes)} allocated at the peak, {found.phase}: {found.moment};"
+            f" the largest parts: {_largest(found.parts, PARTS)}",
+            f"{human_bytes(found.context_bytes)} of CUDA and NCCL,"
+            f" {human_bytes(found.needed_bytes - found.context_bytes - found.peak_allocated_bytes)} of fragmentation",
+        ),
+        hint=_hint(changes) or _more_gpus(plan, trace),
+    )
+
+
+def _close(plan: Plan, found: MemoryEstimate, trace: ActivationTrace | None) -> Diagnostic:
+    changes = fitting(plan, trace, accept=lambda e: e.fits and e.needed_bytes <= CLOSE_TO_LIMIT * e.memory_bytes)
+    return Diagnostic(
+        code="ZC503",
+        severity=Severity.WARNING,
+        path="hardware.memory_bytes",
+        message=(
+            f"{_subject(plan)} takes {human_bytes(found.needed_bytes)} of each GPU's {human_bytes(found.memory_bytes)}:"
+            f" {human_bytes(found.headroom_bytes)} are left"
+        ),
+        detail=(f"the largest parts: {_largest(found.parts, PARTS)}", "the estimate is within 5 % in the median, 12 % at worst"),
+        hint=_hint(changes),
+    )
+
+
+def _host(plan: Plan, found: MemoryEstimate, trace: ActivationTrace | None) -> Diagnostic:
+    offload = plan.offload
+    options = []
+    for change, overrides in (
+        (replace(offload, optimizer="nvme"), "offload=optimizer_nvme offload.nvme_path=PATH"),
+        (replace(offload, param="none"), "offload=optimizer"),
+        (replace(offload, optimizer="none", param="none"), "offload=none"),
+    ):
+        if change == offload or ("nvme" in change.optimizer and plan.zero.stage != 3):
+            continue
+        result = estimate(replace(plan, offload=change), trace)
+        if result.fits and result.host_bytes_per_node <= plan.hardware.host_memory_bytes:
+            options.append(overrides)
+    return Diagnostic(
+        code="ZC502",
+        path="offload.optimizer" if offload.optimizer != "none" else "offload.param",
+        message=(
+            f"offloading needs {human_bytes(found.host_bytes_per_node)} of host memory on each node,"
+            f" and there are {human_bytes(plan.hardware.host_memory_bytes)}"
+        ),
+        detail=(
+            f"{plan.topology.nproc_per_node} ranks a node; the largest parts: {_largest(found.host_parts, HOST_PARTS)}",
+            f"{human_bytes(found.pinned_bytes_per_node)} of it page-locked",
+        ),
+        hint=" or ".join(options) or "more nodes: each holds a part of the states",
+    )
+
+
+def _subject(plan: Plan) -> str:
+    name = plan.model.name if plan.model is not None and plan.model.name else "the model"
+    return f"{name} at stage {plan.zero.stage}, micro batch {plan.batch.micro_batch_size},"
+
+
+def _largest(parts: Mapping[str, int], names: Mapping[str, str]) -> str:
+    most = sorted(parts.items(), key=lambda item: -item[1])[:SHOWN]
+    return ", ".join(f"{names[name]} {human_bytes(size)}" for name, size in most)
+
+
+def _hint(changes: list[Variant]) -> str:
+    return ", or ".join(" ".join(change.overrides) for change in changes)
+
+
+def _more_gpus(plan: Plan, trace: ActivationTrace | None) -> str:
+    """Nothing fits on these GPUs: the fewest nodes on which stage 3 does."""
+    base = with_stage(Variant((), plan), 3) if plan.zero.stage != 3 else Variant((), plan)
+    least = replace(
+        base.plan,
+        activation_checkpointing=replace(plan.activation_checkpointing, enabled=True),
+        batch=replace(plan.batch, micro_batch_size=1),
+    )
+    nodes = plan.topology.num_nodes
+    for _ in range(10):
+        nodes *= 2
+        if estimate(replace(least, topology=replace(least.topology, num_nodes=nodes)), trace).fits:
+            return (
+                f"hardware.num_nodes={nodes} parallelism=zero3 activation_checkpointing=full batch.micro_batch_size=1:"
+                " nothing fits on fewer"
+            )
+    return "a GPU with more memory, a shorter model.sequence_length, or tensor parallelism: no number of these GPUs is enough"
