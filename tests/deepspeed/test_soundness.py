@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from zerocfg.deepspeed import keys
 from zerocfg.deepspeed.check import check_deepspeed
-from zerocfg.diagnostics import has_errors
+from zerocfg.diagnostics import has_errors, render_report
 
 ODD: list[Any] = [
     *(True, False, 0, 1, 2, 3, -1, 8, 1.0, 0.5, 1.5, 5e8, float("nan"), "1", "true", "auto", "cpu", "nvme", "bf16", "AdamW", "x", ""),
@@ -44,7 +44,7 @@ def configs(draw: st.DrawFn) -> dict[str, Any]:
     return config
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(config=configs(), world_size=st.sampled_from((1, 2, 4)))
 def test_no_error_means_deepspeed_parses_it(parse: Callable[..., str | None], config: dict[str, Any], world_size: int) -> None:
     if not has_errors(check_deepspeed(config, world_size=world_size, accelerator="cpu")):
@@ -65,6 +65,22 @@ def test_every_key_alone_with_every_odd_value(parse: Callable[..., str | None]) 
                 place[last] = copy.deepcopy(value)
                 if not has_errors(check_deepspeed(config, world_size=2, accelerator="cpu")):
                     assert parse(config, 2) is None, config
+
+
+ABSURD: list[Any] = [10**400, 10**5000, 1e308, 1e-320, "9" * 5000, "\ud800", b"x", (1, 2), {1: 2}, {None: {}}, [[[]]], 1j, {1, 2}, object()]
+
+
+def test_absurd_values_get_a_report() -> None:
+    for key in keys.all_keys():
+        *parents, last = (part.replace("*", "m") for part in key.path.split("."))
+        for value in ABSURD:
+            config: dict[str, Any] = {"train_batch_size": 8, "optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": 3}}
+            config |= {"scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 10}}}
+            place: Any = config
+            for name in parents:
+                place = place.setdefault(name, {})
+            place[last] = value
+            assert render_report(check_deepspeed(config, world_size=8, trainable_params=1000))
 
 
 @settings(max_examples=60, deadline=None)

@@ -9,10 +9,10 @@ import pytest
 from zerocfg.deepspeed import keys
 from zerocfg.deepspeed.introspect.models import MODELS
 from zerocfg.deepspeed.introspect.release import load
-from zerocfg.deepspeed.values import Outcome, judge
+from zerocfg.deepspeed.values import Judgement, Outcome, judge
 
 ODD: list[Any] = [
-    *(True, False, 0, 1, 2, -1, 3, 4, 10**30, 1.0, 0.0, -0.0, 2.0, 1.5, 0.25, 5e8, 1e30, float("nan"), float("inf")),
+    *(True, False, 0, 1, 2, -1, 3, 4, 2**62, 1.0, 0.0, -0.0, 2.0, 1.5, 0.25, 5e8, 1e30, float("nan"), float("inf")),
     *("1", "2", " 8 ", "8.0", "1.5", "5e8", "true", "TRUE", "on", "yes", "off", "nan", "inf", "1_000", "+3", "0x10", "", "abc"),
     *("cpu", "CPU", "nvme", "none", "auto", "torch", "llama", "symmetric", "epoch"),
     *(None, [], ["a"], [1], ["z1"], {}),
@@ -50,6 +50,14 @@ def test_agrees_with_the_model(key: keys.Key, config_class: Any) -> None:
         ours = judge(key, value).outcome in TAKEN
         if key.path not in STRICTER:
             assert ours == accepted, (value, judge(key, value))
+
+
+def test_absurdly_large_numbers_stop_here() -> None:
+    key = keys.lookup("zero_optimization.sub_group_size")
+    assert key is not None
+    for value in (2**63, 10**400, 10**5000, -(10**5000)):
+        assert judge(key, value) == Judgement(Outcome.LIMIT, key.default, "must be less than 2^63")
+    assert judge(key, "9" * 5000).outcome is Outcome.REFUSED
 
 
 def test_the_coerced_value_is_the_models(config_class: Any) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from difflib import get_close_matches
 
 from zerocfg.deepspeed import _classes, keys
 from zerocfg.deepspeed.rules import Finding, rule
+from zerocfg.deepspeed.values import usable_number
 from zerocfg.deepspeed.view import View
 from zerocfg.diagnostics import Severity
 
@@ -80,8 +80,8 @@ def argument_value(view: View) -> Iterator[Finding]:
                 "optimizer.params.betas", "must be two numbers from 0 to below 1", hint=view.assign("optimizer.params.betas", [0.9, 0.999])
             )
     for name in ("lr", "eps", "weight_decay", "muon_lr", "adam_lr"):
-        value = params.get(name)
-        if name in known and isinstance(value, int | float) and -math.inf < value < 0:
+        value = usable_number(params.get(name))
+        if name in known and value is not None and value < 0:
             yield Finding(f"optimizer.params.{name}", "must not be negative", hint=view.assign(f"optimizer.params.{name}", abs(value)))
     if view.optimizer_type == "muon" and params.get("ns_method", "gram") not in ("gram", "standard"):
         yield Finding("optimizer.params.ns_method", "is none of gram, standard", hint=view.assign("optimizer.params.ns_method", "gram"))
@@ -107,7 +107,9 @@ def misleading_switch(view: View) -> Iterator[Finding]:
         )
     if type_ == "muon" and "foreach" in params and not params.get("torch_adam"):
         yield Finding(
-            "optimizer.params.foreach", "is refused unless torch_adam is true", hint="remove " + view.full("optimizer.params.foreach")
+            "optimizer.params.foreach",
+            "is ignored in silence unless torch_adam is true",
+            hint="remove " + view.full("optimizer.params.foreach"),
         )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from zerocfg.deepspeed import _classes, keys
 from zerocfg.deepspeed.check_optimizer import nearest_type
 from zerocfg.deepspeed.rules import Finding, rule
+from zerocfg.deepspeed.values import usable_number
 from zerocfg.deepspeed.view import View
 from zerocfg.diagnostics import Severity
 
@@ -18,19 +18,12 @@ POSITIVE_INTEGERS = ("warmup_num_steps", "lr_range_test_step_size")
 POSITIVE = ("cycle_first_step_size",)
 
 
-def _number(value: object) -> float | None:
-    """A finite number; None for anything else, which other rules report."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value if math.isfinite(value) else None
-
-
 def _argument(view: View, name: str) -> float | None:
     """An argument of the schedule, or its default; None when it is no number."""
     if name in view.scheduler_params:
-        return _number(view.scheduler_params[name])
+        return usable_number(view.scheduler_params[name])
     key = view.scheduler_arguments.get(name)
-    return None if key is None else _number(key.default)
+    return None if key is None else usable_number(key.default)
 
 
 @rule("ZC655", "a learning-rate schedule that DeepSpeed does not have")
@@ -71,13 +64,13 @@ def argument_value(view: View) -> Iterator[Finding]:
         value = params.get(name)
         if key.required and name not in params:
             yield Finding(path, f"is missing: {view.scheduler_type} needs it", hint=f"write {view.full(path)}")
-        elif name in POSITIVE_INTEGERS and _number(value) is not None and (not isinstance(value, int) or value <= 0):
+        elif name in POSITIVE_INTEGERS and usable_number(value) is not None and (not isinstance(value, int) or value <= 0):
             yield Finding(
                 path,
                 "must be a whole number above 0, written without a decimal point",
-                hint=view.assign(path, max(1, int(_number(value) or 1))),
+                hint=view.assign(path, max(1, int(usable_number(value) or 1))),
             )
-        elif name in POSITIVE and _number(value) is not None and (_number(value) or 0) <= 0:
+        elif name in POSITIVE and usable_number(value) is not None and (usable_number(value) or 0) <= 0:
             yield Finding(path, "must be above 0", hint=view.assign(path, key.default))
     warmup = params.get("warmup_type")
     if "warmup_type" in view.scheduler_arguments and isinstance(warmup, str) and warmup not in ("log", "linear"):
@@ -103,7 +96,7 @@ def long_warmup(view: View) -> Iterator[Finding]:
 
 @rule("ZC659", "total_num_steps that may count micro batches; DeepSpeed steps the schedule once an optimizer step")
 def micro_steps(view: View) -> Iterator[Finding]:
-    total = _number(view.scheduler_params.get("total_num_steps"))
+    total = usable_number(view.scheduler_params.get("total_num_steps"))
     steps = view.value("gradient_accumulation_steps")
     if "total_num_steps" not in view.scheduler_arguments or total is None or not isinstance(steps, int) or steps < 2 or total % steps:
         return
@@ -118,7 +111,7 @@ def micro_steps(view: View) -> Iterator[Finding]:
 
 @rule("ZC660", "a peak learning rate that differs from the optimizer's, which it overwrites")
 def peak_learning_rate(view: View) -> Iterator[Finding]:
-    rate = _number(view.optimizer_params.get("lr"))
+    rate = usable_number(view.optimizer_params.get("lr"))
     if rate is None or "warmup_max_lr" not in view.scheduler_arguments:
         return
     path = "scheduler.params.warmup_max_lr"

@@ -46,6 +46,17 @@ class Judgement:
         return self.outcome in (Outcome.OK, Outcome.COERCED)
 
 
+LARGEST = 2**63
+"""Whole numbers from here on fit no counter of a machine. Python takes them, so DeepSpeed would only fail later."""
+
+
+def usable_number(value: object) -> float | None:
+    """`value` when it is a number to calculate with; None for text, true, NaN, infinity and the absurdly large."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if abs(value) < LARGEST or (isinstance(value, float) and math.isfinite(value)) else None
+
+
 _TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})
 _FALSE = frozenset({"0", "off", "f", "false", "n", "no"})
 _WHOLE = re.compile(r"[+-]?[0-9]+(_[0-9]+)*(\.0+)?")
@@ -63,6 +74,8 @@ def judge(key: Key, value: object) -> Judgement:
         return Judgement(Outcome.OK if "null" in key.kinds or "any" in key.kinds else Outcome.NULL, key.default)
     if isinstance(value, float) and not math.isfinite(value):
         return Judgement(Outcome.NONFINITE, key.default)
+    if isinstance(value, int) and abs(value) >= LARGEST:
+        return Judgement(Outcome.LIMIT, key.default, "must be less than 2^63")
     if key.is_section or key.kinds[0] == "object":
         if isinstance(value, Mapping):
             return Judgement(Outcome.OK, value)
@@ -125,7 +138,7 @@ def _coerce(kind: str, key: Key, value: object) -> tuple[object, str]:
         if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
             return int(value), "a whole number written as a fraction"
         pattern = _PLAIN_WHOLE if key.rejects_bool or key.choices else _WHOLE
-        if isinstance(value, str) and pattern.fullmatch(value if key.choices else value.strip()):
+        if isinstance(value, str) and len(value) < 30 and pattern.fullmatch(value if key.choices else value.strip()):
             return int(value.strip().partition(".")[0].replace("_", "")), "a number written as text"
     elif kind == "float":
         if isinstance(value, bool):

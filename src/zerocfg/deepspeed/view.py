@@ -258,6 +258,6 @@ def shown(value: object, width: int = 60) -> str:
     """`value` as JSON, shortened."""
     try:
         text = json.dumps(value)
-    except (TypeError, ValueError):
-        text = repr(value)
+    except (TypeError, ValueError):  # an object of Python, or a number with thousands of digits
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= width else text[: width - 3] + "..."
