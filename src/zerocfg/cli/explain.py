@@ -32,7 +32,7 @@ def explain_command(words: Sequence[str], *, config_path: str | None = None, con
             output.report([_unknown(key, [*emitted, *asked])])
             return 1
     for entry in chosen:
-        output.product(entry.render().replace("\r", "\\r").replace("\n", "\\n"))
+        output.product(entry.render())
     return 0
 
 
@@ -62,7 +62,7 @@ def _leaves(prefix: str, node: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(node, Enum):
         yield prefix, node.value
     else:
-        yield prefix, "null" if node is None else node
+        yield prefix, node
 
 
 def _unknown(key: str, known: Sequence[str]) -> Diagnostic:
