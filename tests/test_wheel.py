@@ -115,3 +115,14 @@ def test_the_search_path_names_the_package(python: Path, project: Path) -> None:
 def test_the_command_works_from_the_wheel(python: Path, tmp_path: Path) -> None:
     text = run(python, "-m", "zerocfg", "compile", "hardware=a100x4", "model=llama2_7b", "precision=bf16", "--json", cwd=tmp_path)
     assert json.loads(text)["deepspeed"]["zero_optimization"]["stage"] == 3
+
+
+def test_values_of_the_wheels_groups_name_their_file_and_line(python: Path, project: Path) -> None:
+    command = (python, "-m", "zerocfg", "explain", "config.parallelism.stage", "--config-path", "conf", "hardware=a100x4")
+    assert run(*command, cwd=project) == "config.parallelism.stage = 3  # zerocfg/parallelism/zero3.yaml:3\n"
+
+
+def test_init_writes_a_project_that_composes(python: Path, tmp_path: Path) -> None:
+    run(python, "-m", "zerocfg", "init", "mine", cwd=tmp_path)
+    run(python, "-m", "zerocfg", "check", "--config-path", "conf", "hardware=a100x4", cwd=tmp_path / "mine")
+    assert "optimizer" in run(python, "train.py", "--cfg", "job", "hardware=a100x4", cwd=tmp_path / "mine")

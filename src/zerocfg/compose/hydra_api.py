@@ -166,7 +166,8 @@ def file_of(source: Any, config_path: str) -> Path | None:
         from importlib.resources import files
 
         try:
-            found = Path(str(files(source.path))) / name
+            # joinpath: a folder without __init__.py, such as zerocfg/conf, has no path of its own
+            found = Path(str(files(source.path).joinpath(name)))
         except (ImportError, ValueError, TypeError):
             return None
         return found if found.is_file() else None
