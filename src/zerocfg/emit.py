@@ -54,14 +54,12 @@ def write_compiled(run: CompiledRun, directory: Path, *, program: Sequence[str] 
     none of them.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    plan = _plain(run.plan)
-    plan["communication"]["environment"] = _without_secrets(plan["communication"]["environment"])
     contents = {
         "ds_config": _plain(run.deepspeed),
         "torchrun": list(run.torchrun),
         "environment": {name: value for name, value in run.environment.items() if not is_secret(name)},
         "resources": _plain(run.resources),
-        "plan": plan,
+        "plan": _plain(run.plan),
         "provenance": {path: _entry(path, entry.as_dict()) for path, entry in run.provenance.items()},
     }
     for name in _FILES:
@@ -137,10 +135,6 @@ def _argument(argument: str) -> str:
 
 def _quote(text: str) -> str:
     return shlex.quote(text)
-
-
-def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: _HIDDEN if is_secret(name) else value for name, value in environment.items()}
 
 
 def _entry(path: str, entry: dict[str, object]) -> dict[str, object]:

@@ -16,7 +16,7 @@ from zerocfg.launch.paths import JOB_TOKEN
 pytestmark = pytest.mark.integration
 
 APP = """
-import dataclasses, logging, os, sys, time
+import dataclasses, inspect, logging, os, pickle, sys, time
 import hydra
 from helper import helped
 
@@ -28,6 +28,8 @@ class Answer:
 def main(cfg):
     print("argv", sys.argv[1:], "name", cfg.name, "helped", helped(), "env", os.environ.get("FOO"))
     logging.getLogger("app").info("logged")
+    # as torch.save and triton do: by the name of the script's module
+    print("own class", pickle.loads(pickle.dumps(Answer(7))).value, inspect.getsource(Answer).splitlines()[1])
     if cfg.what == "fail":
         raise ValueError("boom %d" % cfg.a)
     if cfg.what == "exit":
@@ -110,6 +112,7 @@ def test_a_sweep(app: Path) -> None:
         words = (job / "rank_0.log").read_text()
         assert f"argv [] name run_{words.partition('run_')[2][:6]} helped yes env bar $(touch PWNED) {number + 1}\n" in words
         assert words in done.stdout
+        assert "own class 7 class Answer:" in words
         assert "callback True COMPLETED Answer" in words
         assert "[app][INFO] - logged" in (job / "app.log").read_text()
         assert (job / ".hydra" / "overrides.yaml").read_text() == f"- a={number + 1}\n"

@@ -130,9 +130,16 @@ def test_process_id() -> None:
     own = ProcessId.own()
     assert own.alive()
     assert not ProcessId(own.pid, "another start").alive()
-    done = subprocess.Popen(["true"])
-    done.wait()
-    assert not ProcessId(done.pid, "1").alive()
+    ended = subprocess.Popen(["sleep", "60"])
+    who = ProcessId(ended.pid, Path(f"/proc/{ended.pid}/stat").read_text().rpartition(")")[2].split()[19])
+    assert who.alive()
+    ended.kill()
+    deadline = time.monotonic() + 5
+    while who.alive() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not who.alive()  # although nobody has waited for it yet
+    ended.wait()
+    assert not who.alive()
 
 
 @pytest.mark.parametrize("grace", [0.0])

@@ -79,12 +79,6 @@ def calls_uses_lock(cfg: Any) -> None:
     uses_lock(cfg)
 
 
-def by_value(function: Callable[..., Any]) -> Callable[..., Any]:
-    """As in a script: cloudpickle takes functions of __main__ by value."""
-    function.__module__ = "__main__"
-    return function
-
-
 @pytest.mark.parametrize("function", [uses_lock, calls_uses_lock])
 def test_what_cannot_be_pickled_is_named(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for each in (uses_lock, calls_uses_lock):

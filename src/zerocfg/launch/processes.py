@@ -26,7 +26,7 @@ class ProcessId:
 
     @classmethod
     def own(cls) -> ProcessId:
-        return cls(os.getpid(), _start_time(os.getpid()))
+        return cls(os.getpid(), _stat(os.getpid())[1])
 
     def alive(self) -> bool:
         try:
@@ -35,14 +35,17 @@ class ProcessId:
             return False
         except PermissionError:
             pass
-        return _start_time(self.pid) == self.started
+        state, started = _stat(self.pid)
+        return started == self.started and state not in ("Z", "X")
 
 
-def _start_time(pid: int) -> str:
+def _stat(pid: int) -> tuple[str, str]:
+    """State letter (Z: ended, not yet waited for) and start time."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return fields[0], fields[19]
     except (OSError, IndexError):
-        return ""
+        return "", ""
 
 
 def with_token(token: str, *, but: Collection[int] = ()) -> list[int]:
