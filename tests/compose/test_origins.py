@@ -131,3 +131,18 @@ def test_a_merge_key_points_at_the_line_of_its_anchor(project: Any) -> None:
     composed = project.compose()
     assert composed.container["train"]["steps"] == 9
     assert composed.origins.of("train.steps") == "conf/config.yaml:5"
+
+
+def test_a_shorter_list_or_a_scalar_of_a_later_file_leaves_nothing_of_the_earlier(project: Any) -> None:
+    project.write("config.yaml", "defaults:\n  - zerocfg\n  - first\n  - _self_\ndeepspeed:\n  a: [1]\n  b: 2\n")
+    project.write("first.yaml", "deepspeed:\n  a: [1, 2, 3]\n  b:\n    c: 1\n")
+    composed = project.compose()
+    assert composed.container["deepspeed"] == {"a": [1], "b": 2}
+    written = {path for path in composed.origins.by_path if path.startswith("deepspeed")}
+    assert written == {"deepspeed.a", "deepspeed.a[0]", "deepspeed.b"}
+    assert composed.origins.of("deepspeed.a") == "conf/config.yaml:6"
+
+
+def test_an_override_entry_is_named_before_a_plain_one_of_the_same_option(project: Any) -> None:
+    project.write("config.yaml", "defaults:\n  - zerocfg\n  - _self_\n  - override optimizer: adamw\n")
+    assert project.compose().origins.of("optimizer") == "conf/config.yaml:4"
