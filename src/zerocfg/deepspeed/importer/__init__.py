@@ -3,124 +3,132 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from zerocfg.deepspeed.check import check_deepspeed
-from zerocfg.deepspeed.importer.autos import read_arguments, resolve_autos
-from zerocfg.deepspeed.importer.express import Expression
-from zerocfg.deepspeed.importer.migrate import Draft, migrate, refused_paths
+from zerocfg.deepspeed.importer.arguments import Arguments, read_arguments, two_worlds
+from zerocfg.deepspeed.importer.autos import resolve_autos
+from zerocfg.deepspeed.importer.draft import Draft, join, leaves_of, nested
+from zerocfg.deepspeed.importer.express import Expression, express
+from zerocfg.deepspeed.importer.learning import optimizer, scheduler
+from zerocfg.deepspeed.importer.migrate import migrate, migrate_values
+from zerocfg.deepspeed.importer.plan_rules import refuse_by_plan, tensor_parallel_batch
+from zerocfg.deepspeed.importer.refuse import refuse_errors, refuse_inert, writes_missing
 from zerocfg.deepspeed.importer.result import Imported, ImportedEntry
-from zerocfg.diagnostics import Diagnostic, Severity
-from zerocfg.lowered import Leaf, flatten, nest
-from zerocfg.provenance import rule
+from zerocfg.deepspeed.importer.world import TOTAL, world_sizes
+from zerocfg.diagnostics import ConfigProblems, Diagnostic, Severity
 
-LARGEST_WORLD = 1024
+__all__ = ["Imported", "ImportedEntry", "import_config"]
+
+_GPUS_A_NODE = 8
 
 
-def import_config(config: Mapping[str, Any], *, arguments: Sequence[str] = (), world_size: int | None = None) -> Imported:
+def import_config(
+    config: Mapping[str, Any],
+    *,
+    arguments: Sequence[str] = (),
+    script: Sequence[str] = (),
+    world_size: int | None = None,
+    model: Mapping[str, str] | None = None,
+) -> Imported:
     """Express `config` in groups.
 
-    arguments: Trainer and launcher arguments given beside the file. world_size: the data-parallel ranks it ran on, for
-    numbers that depend on them. Raises ConfigProblems for an argument that means nothing here.
+    arguments: the Trainer's and the launcher's, given beside the file; script: the same, where unknown ones are only noted.
+    world_size: ranks it ran on, for numbers that depend on them. model: overrides that describe the model ({"model":
+    "llama2_7b"}), from which sizes left "auto" follow; without them DeepSpeed's own sizes. Raises ConfigProblems for
+    arguments that mean nothing here or contradict the file.
     """
-    trainer, launcher = read_arguments(arguments)
+    given = read_arguments(arguments, script)
+    world = _world(given, world_size)
     draft = Draft.of(config)
     migrate(draft)
-    resolve_autos(draft, trainer)
-    refused: dict[str, Diagnostic] = {}
-    _one_precision(draft, refused)
-    _inactive_precision(draft, refused)
+    notes = resolve_autos(draft, given, described=model is not None)
+    migrate_values(draft)
+    notes += _missing(draft, world)
+    refuse_errors(draft, world)
+    refuse_by_plan(draft)
+    left = refuse_errors(draft, world)  # what needed a value that the plan does not take
     sizes = world_sizes(draft.leaves)
-    if not sizes or (world_size is not None and world_size not in sizes):
-        _no_world(draft, refused, sizes, world_size)
-    for _ in range(len(draft.leaves) + 1):
-        found = [d for d in check_deepspeed(_nested(draft), world_size=world_size) if d.severity is Severity.ERROR]
-        gone = {leaf: d for d in found for leaf in refused_paths(draft, d.path.removeprefix("deepspeed."))}
-        if not gone:
-            break
-        for leaf, problem in gone.items():
-            refused[leaf] = problem
-            draft.leaves.pop(leaf)
-    expression = Expression(draft)
-    expression.values.update(launcher)
-    if world_size is not None and not launcher:
-        expression.values["hardware.gpus_per_node"] = world_size
+    tensor_parallel_batch(draft, world)
+    refuse_inert(draft)
+    any_size = TOTAL not in draft.leaves and not {TOTAL} & set(draft.refused)
+    understood = nested(draft.leaves)
+    expression = Expression(draft, described=model is not None)
+    if given.trainer.get("max_steps", -1) > 0:
+        expression.values["train.steps"] = given.trainer["max_steps"]
+    express(expression, (optimizer, scheduler))
+    values = {**_hardware(given, world), **_model_values(model), **expression.values}
     return Imported(
-        groups=expression.groups,
-        values=expression.values,
-        kept=nest(Leaf(path, value, rule("import", "")) for path, value in expression.left.items()),
-        entries=tuple(_account(config, draft, expression, refused)),
+        groups={"model": (model or {}).get("model", "none"), **expression.groups},
+        values=values,
+        kept=nested(draft.leaves),
+        understood=understood,
+        entries=tuple(_account(config, draft, expression)),
         world_sizes=tuple(sizes),
+        any_world_size=any_size,
+        notes=(*left, *notes),
     )
 
 
-def world_sizes(leaves: Mapping[str, Any]) -> list[int]:
-    """Data-parallel sizes at which DeepSpeed's inference (config.py:607-656) comes out whole, up to LARGEST_WORLD."""
-    names = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
-    total, micro, steps = (leaves.get(name) for name in names)
-    for value in (total, micro, steps):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or value < 1 or value != int(value)):
-            return []
-    if total is None:
-        return list(range(1, LARGEST_WORLD + 1))
-    fits = []
-    for world in range(1, min(LARGEST_WORLD, int(total)) + 1):
-        unit = (micro or 1) * (steps or 1) * world
-        if (total == unit) if micro and steps else total % unit == 0:
-            fits.append(world)
-    return fits
+def _world(given: Arguments, world_size: int | None) -> int | None:
+    if world_size is not None and given.world is not None and given.world != world_size:
+        raise ConfigProblems([two_worlds("--world-size", world_size, "the launcher's arguments", given.world)])
+    return given.world if world_size is None else world_size
 
 
-def _nested(draft: Draft) -> dict[str, Any]:
-    return nest(Leaf(path, value, rule("import", "")) for path, value in draft.leaves.items())
+def _hardware(given: Arguments, world: int | None) -> dict[str, Any]:
+    """What the launcher was told; else nodes of eight for a world that no single machine holds."""
+    values: dict[str, Any] = {}
+    nodes, gpus = given.num_nodes, given.gpus_per_node
+    if gpus is None and world is not None:
+        if nodes is None:
+            nodes = world // _GPUS_A_NODE if world > _GPUS_A_NODE and world % _GPUS_A_NODE == 0 else 1
+        gpus = world // nodes
+    if nodes is not None and nodes > 1:
+        values["hardware.num_nodes"] = nodes
+    if gpus is not None:
+        values["hardware.gpus_per_node"] = gpus
+    return values
 
 
-def _one_precision(draft: Draft, refused: dict[str, Diagnostic]) -> None:
-    if draft.leaves.get("fp16.enabled") is True and draft.leaves.get("bf16.enabled") is True:
-        for path in [p for p in draft.leaves if p.startswith("fp16.")]:
-            message = "fp16 and bf16 are both on: DeepSpeed refuses that; bf16 is taken"
-            refused[path] = Diagnostic(code="ZC907", path=path, message=message, hint="precision=fp16 for the other")
-            draft.leaves.pop(path)
+def _model_values(model: Mapping[str, str] | None) -> dict[str, str]:
+    return {path: value for path, value in (model or {}).items() if path != "model"}
 
 
-def _inactive_precision(draft: Draft, refused: dict[str, Diagnostic]) -> None:
-    for section in ("fp16", "bf16"):
-        if draft.leaves.get(f"{section}.enabled") is True:
-            continue
-        for path in [p for p in draft.leaves if p.startswith(f"{section}.") and p != f"{section}.enabled"]:
-            refused[path] = Diagnostic(code="ZC906", path=path, message=f"no effect while {section} is off", hint=f"precision={section}")
-            draft.leaves.pop(path)
+def _missing(draft: Draft, world: int | None) -> list[Diagnostic]:
+    """What the file leaves out although DeepSpeed wants it, or although its default moved; a group writes it."""
+    notes = []
+    for problem in check_deepspeed(nested(draft.leaves), world_size=world, prefix=""):
+        if problem.code == "ZC640":
+            hint = "batch.micro_batch_size=N, or --per_device_train_batch_size N beside the file; without it 1 is taken"
+            notes.append(replace(problem, severity=Severity.WARNING, hint=hint))
+        elif problem.code == "ZC657" and problem.path not in draft.leaves and writes_missing(draft, problem):
+            hint = f"scheduler.{problem.path.rpartition('.')[2]}=VALUE; without it the group chooses (zerocfg explain scheduler)"
+            notes.append(replace(problem, severity=Severity.WARNING, hint=hint))
+        elif problem.code == "ZC671":
+            notes.append(problem)
+    return notes
 
 
-def _no_world(draft: Draft, refused: dict[str, Diagnostic], sizes: list[int], world_size: int | None) -> None:
-    path = "train_batch_size"
-    if path not in draft.leaves:
-        return
-    numbers = " x ".join(str(draft.leaves.get(n, "?")) for n in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps"))
-    where = f"on {world_size} ranks" if sizes else "on any number of ranks"
-    allowed = f"; it fits {', '.join(map(str, sizes[:8]))} ranks" if sizes else ""
-    message = f"train_batch_size={draft.leaves[path]} = {numbers} x ranks has no whole solution {where}{allowed}"
-    refused[path] = Diagnostic(code="ZC905", path=path, message=message, hint="batch.global_batch_size=micro x accumulation x ranks")
-    draft.leaves.pop(path)
-
-
-def _account(config: Mapping[str, Any], draft: Draft, expression: Expression, refused: Mapping[str, Diagnostic]) -> list[ImportedEntry]:
-    by_spelling = {spelled: path for path, spelled in draft.origin.items()}
-    kept = set(expression.left)
+def _account(config: Mapping[str, Any], draft: Draft, expression: Expression) -> list[ImportedEntry]:
+    by_spelling = {spelled: path for path, spelled in draft.sources.items()}
     entries = []
-    for spelled, value in flatten(config):
+    for names, value in leaves_of(config):
+        spelled = join(names)
         path = by_spelling.get(spelled, spelled)
-        moved = draft.moved.get(spelled)
-        if path in refused:
-            problem = refused[path]
-            reason = problem.message + (f"; {problem.hint}" if problem.hint else "")
-            entries.append(ImportedEntry(path=spelled, value=value, outcome="refused", code=problem.code, reason=reason))
-        elif moved is not None:
-            entries.append(ImportedEntry(path=spelled, value=value, outcome="migrated", code=moved[0], reason=moved[1]))
-        elif path in expression.said:
-            entries.append(ImportedEntry(path=spelled, value=value, outcome="expressed", code="", reason=expression.said[path]))
-        elif path in kept:
-            entries.append(ImportedEntry(path=spelled, value=value, outcome="kept", code="", reason="no group says it; under `deepspeed`"))
+        refused, migrated = draft.refused.get(spelled), draft.migrated.get(spelled)
+        said = expression.said.get(path) if spelled in by_spelling else None
+        if refused is not None:
+            entry = ImportedEntry(path=spelled, value=value, outcome="refused", code=refused[0], reason=refused[1])
+        elif migrated is not None:
+            where = f"; {said}" if said else ("; under deepspeed" if path in draft.leaves and spelled in by_spelling else "")
+            entry = ImportedEntry(path=spelled, value=value, outcome="migrated", code=migrated[0], reason=migrated[1] + where)
+        elif said is not None:
+            entry = ImportedEntry(path=spelled, value=value, outcome="expressed", code="", reason=said)
+        elif path in draft.leaves:
+            entry = ImportedEntry(path=spelled, value=value, outcome="kept", code="", reason="no group says it; under deepspeed")
         else:
             raise AssertionError(f"{spelled} is not accounted for")
+        entries.append(entry)
     return entries

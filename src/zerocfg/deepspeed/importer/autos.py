@@ -1,44 +1,23 @@
-"""What each "auto" becomes: Hugging Face Trainer's argument given beside the file, that argument's default, or zerocfg's own rule."""
+"""What each "auto" becomes: an argument given beside the file, that argument's default in Hugging Face's Trainer, or
+zerocfg's own rule; and what the arguments decide where the file says nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from zerocfg.deepspeed.importer.migrate import Draft
-from zerocfg.deepspeed.keys import lookup
-from zerocfg.diagnostics import ConfigProblems, Diagnostic
+from zerocfg.deepspeed.importer.arguments import HF_DEFAULTS, Arguments
+from zerocfg.deepspeed.importer.draft import Draft
+from zerocfg.deepspeed.keys import Key, lookup
+from zerocfg.diagnostics import ConfigProblems, Diagnostic, Severity
 
-HF_DEFAULTS: dict[str, Any] = {
-    "per_device_train_batch_size": 8,
-    "gradient_accumulation_steps": 1,
-    "learning_rate": 5e-5,
-    "weight_decay": 0.0,
-    "adam_beta1": 0.9,
-    "adam_beta2": 0.999,
-    "adam_epsilon": 1e-8,
-    "max_grad_norm": 1.0,
-    "warmup_steps": 0,
-    "warmup_ratio": 0.0,
-    "max_steps": -1,
-    "fp16": False,
-    "bf16": False,
-}
-"""transformers.TrainingArguments' defaults for what its DeepSpeed integration fills in."""
+ZERO = "zero_optimization"
+MICRO, STEPS = "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+TOTAL_STEPS, WARMUP_STEPS = "scheduler.params.total_num_steps", "scheduler.params.warmup_num_steps"
 
-LAUNCHER: dict[str, str] = {
-    "num_gpus": "hardware.gpus_per_node",
-    "num_nodes": "hardware.num_nodes",
-    "nproc_per_node": "hardware.gpus_per_node",
-    "nproc-per-node": "hardware.gpus_per_node",
-    "nnodes": "hardware.num_nodes",
-}
-"""Arguments of the deepspeed launcher and of torchrun -> config path."""
-
-# auto -> the Trainer argument that decides it
-_FROM_ARGUMENT = {
-    "train_micro_batch_size_per_gpu": "per_device_train_batch_size",
-    "gradient_accumulation_steps": "gradient_accumulation_steps",
+FROM_ARGUMENT = {
+    MICRO: "per_device_train_batch_size",
+    STEPS: "gradient_accumulation_steps",
     "gradient_clipping": "max_grad_norm",
     "optimizer.params.lr": "learning_rate",
     "optimizer.params.eps": "adam_epsilon",
@@ -47,98 +26,144 @@ _FROM_ARGUMENT = {
     "fp16.enabled": "fp16",
     "bf16.enabled": "bf16",
 }
-_FIXED = {"scheduler.params.warmup_min_lr": (0, "the Trainer always uses 0")}
+"""JSON path -> the Trainer's argument that decides its "auto"."""
+BETAS = "optimizer.params.betas"
+_ELSEWHERE = (MICRO, STEPS, "fp16.enabled", "bf16.enabled")
+"""What an argument decides although the file has no such key: accelerate writes these keys itself."""
+SIZES = {
+    f"{ZERO}.reduce_bucket_size": "hidden_size^2",
+    f"{ZERO}.stage3_prefetch_bucket_size": "0.9 x hidden_size^2",
+    f"{ZERO}.stage3_param_persistence_threshold": "10 x hidden_size",
+}
+"""What the Trainer fills in from the model, and zerocfg as well."""
 
 
-def read_arguments(arguments: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Command-line arguments -> (Trainer arguments, config values from launcher arguments). Raises ConfigProblems (ZC908)."""
-    trainer: dict[str, Any] = {}
-    launcher: dict[str, Any] = {}
-    problems: list[Diagnostic] = []
-    rest = list(arguments)
-    while rest:
-        word = rest.pop(0)
-        name, equals, text = word.removeprefix("--").partition("=")
-        key = name.replace("-", "_")
-        if not word.startswith("--") or (key not in HF_DEFAULTS and name not in LAUNCHER and key not in LAUNCHER):
-            problems.append(_unknown(word))
-            if rest and not rest[0].startswith("--"):
-                rest.pop(0)
+def resolve_autos(draft: Draft, arguments: Arguments, *, described: bool) -> list[Diagnostic]:
+    """Replace or drop each "auto"; put in what the arguments decide besides. Gives notes (ZC921).
+
+    described: the model is known, so sizes follow from it. Raises ConfigProblems (ZC922) where an argument contradicts the
+    file: the Trainer refuses that too.
+    """
+    _refuse_contradictions(draft, arguments)
+    used: set[str] = set()
+    for path in [p for p, v in draft.leaves.items() if v == "auto" and isinstance(v, str)]:
+        key = lookup(path) if '"' not in path else None
+        if key is not None and ('"auto"' in key.kinds or "auto" in key.choices):
             continue
-        if not equals:
-            is_flag = isinstance(HF_DEFAULTS.get(key), bool)
-            if rest and not rest[0].startswith("--"):
-                text = rest.pop(0)
-            elif is_flag:
-                text = "true"
-        value = _value(key, text)
-        if value is None:
-            problems.append(_unknown(f"{word} {text}".strip()))
-        elif key in HF_DEFAULTS:
-            trainer[key] = value
-        else:
-            launcher[LAUNCHER[name] if name in LAUNCHER else LAUNCHER[key]] = value
-    if problems:
-        raise ConfigProblems(problems)
-    return trainer, launcher
+        if path in arguments.zero:
+            name = path.rpartition(".")[2]
+            draft.change(path, arguments.zero[path], "ZC904", f"auto became {arguments.zero[path]} from accelerate's {name}")
+        elif (found := _value(path, arguments.trainer, used)) is not None:
+            value, source = found
+            draft.change(path, value, "ZC904", f"auto became {_shown(value)} from {source}")
+        elif key is not None or path in SIZES:
+            draft.drop(path, "ZC904", f"auto: {_left(path, key, described)}")
+    _besides(draft, arguments, used)
+    return [*arguments.notes, *_unused(draft, arguments.trainer, used)]
 
 
-def _value(key: str, text: str) -> Any:
-    default = HF_DEFAULTS.get(key, 1)
-    try:
-        if isinstance(default, bool):
-            return {"true": True, "false": False, "1": True, "0": False}[text.lower()]
-        return int(text) if isinstance(default, int) else float(text)
-    except (KeyError, ValueError):
-        return None
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _unknown(word: str) -> Diagnostic:
-    known = ", ".join(f"--{name}" for name in (*HF_DEFAULTS, "num_gpus", "num_nodes"))
-    return Diagnostic(code="ZC908", path=word, message=f"{word} is not an argument that decides a DeepSpeed value", hint=f"one of {known}")
-
-
-AUTO_CODES: dict[str, str] = {"ZC908": "An argument beside the file that decides no DeepSpeed value."}
-
-
-def resolve_autos(draft: Draft, trainer: Mapping[str, Any]) -> None:
-    """Replace or drop each "auto" that DeepSpeed itself does not understand."""
-
+def _value(path: str, trainer: Mapping[str, Any], used: set[str]) -> tuple[Any, str] | None:
     def argument(name: str) -> tuple[Any, str]:
-        given = name in trainer
-        value = trainer[name] if given else HF_DEFAULTS[name]
-        return value, f"--{name}{'' if given else ', its default'}"
+        used.add(name)
+        return trainer.get(name, HF_DEFAULTS[name]), f"--{name}" + ("" if name in trainer else ", its default")
 
-    for path in [p for p, v in draft.leaves.items() if v == "auto"]:
-        key = lookup(path)
-        if key is not None and '"auto"' in key.kinds:
-            continue
-        if path in _FROM_ARGUMENT:
-            value, source = argument(_FROM_ARGUMENT[path])
-        elif path in _FIXED:
-            value, source = _FIXED[path]
-        elif path == "optimizer.params.betas":
-            (first, source), (second, _) = argument("adam_beta1"), argument("adam_beta2")
-            value = [first, second]
-        elif path == "scheduler.params.warmup_num_steps":
-            value, source = _warmup(trainer)
-        elif path == "scheduler.params.total_num_steps":
-            value, source = trainer.get("max_steps", -1), "--max_steps"
-            if value < 1:
-                draft.drop(path, "ZC904", "auto: train.steps decides (no --max_steps given)")
-                continue
-        else:
-            why = "DeepSpeed reads no such key" if key is None else "left to zerocfg, which says in `zerocfg explain` what it chose"
-            draft.drop(path, "ZC904", f"auto: {why}")
-            continue
-        draft.leaves[path] = value
-        draft.note(path, "ZC904", f"auto became {value} from {source}")
+    if path in FROM_ARGUMENT:
+        return argument(FROM_ARGUMENT[path])
+    if path == BETAS:
+        (first, source), (second, other) = argument("adam_beta1"), argument("adam_beta2")
+        return [first, second], f"{source} and {other}"
+    if path == "scheduler.params.warmup_min_lr":
+        return 0, "the Trainer, which always takes 0"
+    if path == WARMUP_STEPS:
+        return _warmup(trainer, used)
+    if path == TOTAL_STEPS and trainer.get("max_steps", -1) > 0:
+        return argument("max_steps")
+    return None
 
 
-def _warmup(trainer: Mapping[str, Any]) -> tuple[int, str]:
+def _warmup(trainer: Mapping[str, Any], used: set[str]) -> tuple[int, str]:
+    used.update(("warmup_steps", "warmup_ratio", "max_steps"))
     if trainer.get("warmup_steps", 0) > 0:
         return int(trainer["warmup_steps"]), "--warmup_steps"
-    steps = trainer.get("max_steps", -1)
-    if trainer.get("warmup_ratio", 0.0) > 0 and steps > 0:
-        return max(2, round(steps * trainer["warmup_ratio"])), f"--warmup_ratio x --max_steps = {trainer['warmup_ratio']} x {steps}"
-    return 2, "--warmup_steps (0 is no warm-up; DeepSpeed's least is 2)"
+    ratio, steps = trainer.get("warmup_ratio", 0.0), trainer.get("max_steps", -1)
+    if ratio > 0 and steps > 0:
+        return max(2, -int(-steps * ratio // 1)), f"--warmup_ratio x --max_steps = {ratio} x {steps}"
+    return 2, "--warmup_steps, its default 0: DeepSpeed's least is 2"
+
+
+def _left(path: str, key: Key | None, described: bool) -> str:
+    if path == "train_batch_size":
+        return "micro x accumulation x ranks"
+    if path == TOTAL_STEPS:
+        return "train.steps decides, as no --max_steps was given"
+    if path in SIZES:
+        rule = SIZES[path]
+        return f"{rule}, by the model" if described else f"{rule} with --model; without it DeepSpeed's own size"
+    if key is not None and key.reader == "model" and not key.is_section:
+        return f"DeepSpeed leaves it out and uses {_shown(key.default)}"
+    return "nothing fills it in: left out"
+
+
+def _besides(draft: Draft, arguments: Arguments, used: set[str]) -> None:
+    for path in _ELSEWHERE:
+        name = FROM_ARGUMENT[path]
+        if name in arguments.trainer and name not in used:
+            section = path.partition(".")[0]
+            present = draft.below(section) if "." in path else [path] if path in draft.leaves else []
+            if not present:
+                draft.leaves[path] = arguments.trainer[name]
+                used.add(name)
+    for path, value in arguments.zero.items():
+        draft.leaves.setdefault(path, value)
+
+
+def _refuse_contradictions(draft: Draft, arguments: Arguments) -> None:
+    problems = [
+        _contradiction(path, draft.leaves[path], f"--{name}", arguments.trainer[name])
+        for path, name in FROM_ARGUMENT.items()
+        if name in arguments.trainer and _differs(draft.leaves.get(path), arguments.trainer[name])
+    ]
+    problems += [
+        _contradiction(path, draft.leaves[path], f"accelerate's {path.rpartition('.')[2]}", value)
+        for path, value in arguments.zero.items()
+        if _differs(draft.leaves.get(path), value)
+    ]
+    betas = draft.leaves.get(BETAS)
+    if isinstance(betas, list) and len(betas) == 2:
+        for place, name in enumerate(("adam_beta1", "adam_beta2")):
+            if name in arguments.trainer and _differs(betas[place], arguments.trainer[name]):
+                problems.append(_contradiction(BETAS, betas, f"--{name}", arguments.trainer[name]))
+    if problems:
+        raise ConfigProblems(problems)
+
+
+def _differs(written: Any, given: Any) -> bool:
+    return written is not None and written != "auto" and not isinstance(written, (dict, list)) and written != given
+
+
+def _contradiction(path: str, written: Any, source: str, given: Any) -> Diagnostic:
+    return Diagnostic(
+        code="ZC922",
+        path=path,
+        message=f"{path}={_shown(written)} in the file, {source}={_shown(given)} beside it: the Trainer refuses the pair",
+        hint=f'leave {source} out, or write "{path.rpartition(".")[2]}": "auto"',
+    )
+
+
+def _unused(draft: Draft, trainer: Mapping[str, Any], used: set[str]) -> Iterator[Diagnostic]:
+    decided = {name: path for path, name in FROM_ARGUMENT.items()} | {"adam_beta1": BETAS, "adam_beta2": BETAS}
+    for name, value in trainer.items():
+        path = decided.get(name, TOTAL_STEPS if name == "max_steps" else WARMUP_STEPS)
+        if name in used or path in draft.leaves or value == HF_DEFAULTS[name] or name == "max_steps":
+            continue
+        yield Diagnostic(
+            code="ZC921",
+            severity=Severity.NOTE,
+            path=f"--{name}",
+            message=f"--{name} {_shown(value)} decides nothing: the file has no {path} to fill in",
+            hint=f'"{path}": "auto" in the file, or an override after the import',
+        )

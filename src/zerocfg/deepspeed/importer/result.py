@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from zerocfg.deepspeed.importer.text import kept_leaves, override
+from zerocfg.diagnostics import Diagnostic
+
 Outcome = Literal["expressed", "kept", "migrated", "refused"]
 
 
@@ -14,8 +17,9 @@ class ImportedEntry:
     """What became of one leaf of the file."""
 
     path: str
-    """As spelled in the file."""
+    """As spelled in the file; a name with a dot in it stands in quotes."""
     value: Any
+    """As it stands in the file."""
     outcome: Outcome
     """expressed: by a config group. kept: under `deepspeed`. migrated: written in another way, with the same meaning or
     with an "auto" resolved. refused: DeepSpeed ignores it or would fail on it, so it is not carried over."""
@@ -24,7 +28,7 @@ class ImportedEntry:
     reason: str
 
     def as_dict(self) -> dict[str, Any]:
-        return {"path": self.path, "value": self.value, "outcome": self.outcome, "code": self.code, "reason": self.reason}
+        return {"path": self.path, "outcome": self.outcome, "code": self.code, "reason": self.reason, "value": self.value}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,19 +39,23 @@ class Imported:
     """Config path -> value, over the options."""
     kept: Mapping[str, Any]
     """What goes under `deepspeed`, nested."""
+    understood: Mapping[str, Any]
+    """The file as DeepSpeed takes it: migrated, without what is refused; what the groups and `kept` say together."""
     entries: tuple[ImportedEntry, ...]
     world_sizes: tuple[int, ...]
-    """Data-parallel world sizes that the batch numbers allow, up to 1024; empty: none does."""
+    """Numbers of ranks that the batch numbers allow, up to 1024 where there is no end; empty: none does."""
+    any_world_size: bool
+    """No global batch size: micro x accumulation fits any number of ranks."""
+    notes: tuple[Diagnostic, ...] = ()
+    """About what the file does not say, and arguments that decide nothing."""
 
     @property
     def overrides(self) -> list[str]:
-        """Group and value overrides as Hydra's command line takes them, then the kept leaves."""
-        from zerocfg.lowered import flatten
-
+        """Group and value overrides in Hydra's grammar, then the kept leaves; shell quoting is for who prints them."""
         return [
             *(f"{group}={option}" for group, option in self.groups.items()),
-            *(f"{path}={hydra_text(value)}" for path, value in self.values.items()),
-            *(f"+deepspeed.{path}={hydra_text(value)}" for path, value in flatten(self.kept)),
+            *(override(path, value) for path, value in self.values.items()),
+            *(f"+{override(path, value)}" for path, value in kept_leaves(self.kept)),
         ]
 
     def as_dict(self) -> dict[str, Any]:
@@ -58,31 +66,3 @@ class Imported:
             "entries": [entry.as_dict() for entry in self.entries],
             "world_sizes": list(self.world_sizes),
         }
-
-
-def hydra_text(value: Any) -> str:
-    """A value in the grammar of Hydra's overrides."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{hydra_text(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ",".join(hydra_text(item) for item in value) + "]"
-    text = str(value)
-    if text and text.replace("_", "a").replace("/", "a").replace(".", "a").replace("-", "a").isalnum() and not _looks_typed(text):
-        return text
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _looks_typed(text: str) -> bool:
-    if text.lower() in ("null", "true", "false", "nan", "inf"):
-        return True
-    try:
-        float(text.replace("_", ""))
-    except ValueError:
-        return False
-    return True

@@ -1,0 +1,104 @@
+"""Rules of the plan that a JSON alone does not break: what the groups refuse to run, and what they cannot say."""
+
+from __future__ import annotations
+
+from zerocfg.deepspeed.importer.draft import Draft
+from zerocfg.deepspeed.importer.world import MICRO, STEPS, TOTAL, micro_and_steps
+from zerocfg.deepspeed.keys import optimizer_type
+
+ZERO = "zero_optimization"
+_LARGEST = 2**63 - 1
+DTYPES = {
+    "fp16": "fp16",
+    "float16": "fp16",
+    "half": "fp16",
+    "bf16": "bf16",
+    "bfloat16": "bf16",
+    "fp32": "fp32",
+    "float32": "fp32",
+    "float": "fp32",
+}
+"""DeepSpeed's spellings (runtime/config.py:144), without "torch."."""
+
+
+def refuse_by_plan(draft: Draft) -> None:
+    _beyond_64_bits(draft)
+    _degrees(draft)
+    _lamb(draft)
+    _bf16_states(draft)
+    _not_sayable(draft)
+
+
+def _count(draft: Draft, path: str) -> int:
+    value = draft.leaves.get(path)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 1
+
+
+def _beyond_64_bits(draft: Draft) -> None:
+    for path, value in list(draft.leaves.items()):
+        if isinstance(value, int) and abs(value) > _LARGEST:
+            draft.refuse(path, "ZC106", f"{value} does not fit in 64 bits; try: {_LARGEST}")
+
+
+def _degrees(draft: Draft) -> None:
+    tensor, sequence = _count(draft, "tensor_parallel.autotp_size"), _count(draft, "sequence_parallel_size")
+    if sequence > 1 and "data_parallel_size" not in draft.leaves:
+        why = "alone it makes no sequence-parallel group, it only divides the batch; try: parallelism.sequence_parallel_degree"
+        draft.refuse("sequence_parallel_size", "ZC644", f"{why}={sequence}")
+    elif sequence > 1 and tensor > 1:
+        for path in ("sequence_parallel_size", "data_parallel_size"):
+            draft.refuse(path, "ZC216", f"not together with tensor_parallel.autotp_size={tensor}: the same ranks would be in both groups")
+    if tensor > 1:
+        for name, off in (("zero_hpz_partition_size", 1), ("zero_quantized_gradients", False)):
+            if draft.leaves.get(f"{ZERO}.{name}", off) != off:
+                draft.refuse(f"{ZERO}.{name}", "ZC318", "groups ranks without regard to tensor_parallel.autotp_size; try: one of the two")
+
+
+def tensor_parallel_batch(draft: Draft, world_size: int | None) -> None:
+    """DeepSpeed divides train_batch_size by all ranks, tensor-parallel ones included: micro and steps say the same without it."""
+    if _count(draft, "tensor_parallel.autotp_size") < 2 or TOTAL not in draft.leaves:
+        return
+    total, micro, steps = (draft.leaves.get(path) for path in (TOTAL, MICRO, STEPS))
+    if micro is not None and steps is not None:
+        draft.drop(TOTAL, "ZC909", "micro x accumulation says it: DeepSpeed counts all ranks, tensor-parallel ones share their samples")
+    elif world_size is not None:
+        draft.leaves[MICRO], draft.leaves[STEPS] = micro_and_steps(total, micro, steps, world_size)
+        became = f"{MICRO}={draft.leaves[MICRO]} and {STEPS}={draft.leaves[STEPS]}"
+        draft.drop(TOTAL, "ZC909", f"became {became}, as DeepSpeed derives them on {world_size} ranks")
+    else:
+        draft.refuse(TOTAL, "ZC643", "what it means depends on the ranks with tensor_parallel.autotp_size; try: --world-size N")
+
+
+def _lamb(draft: Draft) -> None:
+    if optimizer_type(str(draft.leaves.get("optimizer.type", ""))) != "lamb":
+        return
+    if draft.view().offloaded:
+        for path in draft.below("optimizer"):
+            draft.refuse(path, "ZC320", "Lamb has no CPU version, and the optimizer is offloaded; try: optimizer=adamw, or offload=none")
+        return
+    for name in ("bf16_master_weights_and_grads", "bf16_optimizer_states"):
+        if draft.leaves.get(f"bf16.{name}") is True:
+            draft.refuse(f"bf16.{name}", "ZC320", "Lamb has no bf16 kernel: the first step fails; try: precision=bf16")
+
+
+def _bf16_states(draft: Draft) -> None:
+    view = draft.view()
+    fp32_sums = str(view.value("data_types.grad_accum_dtype")).removeprefix("torch.") in ("fp32", "float32", "float")
+    if view.stage == 1 and view.bf16 and fp32_sums and view.optimizer_device != "cpu":
+        for name in ("bf16_master_weights_and_grads", "bf16_optimizer_states"):
+            if draft.leaves.get(f"bf16.{name}") is True:
+                why = "no effect at stage 1 with fp32 accumulation: DeepSpeed's BF16_Optimizer does not read it (engine.py:2305)"
+                draft.refuse(f"bf16.{name}", "ZC404", f"{why}; try: parallelism=zero2")
+
+
+def _not_sayable(draft: Draft) -> None:
+    flags = [f"bf16.{name}" for name in ("bf16_master_weights_and_grads", "bf16_optimizer_states")]
+    on = [path for path in flags if draft.leaves.get(path) is True]
+    if len(on) == 1:
+        draft.refuse(on[0], "ZC907", "the group says bf16 for weights and states, or fp32 for both; try: precision=bf16_lowmem")
+    path = "data_types.grad_accum_dtype"
+    if path in draft.leaves and str(draft.leaves[path]).removeprefix("torch.") not in DTYPES:
+        draft.refuse(path, "ZC907", "gradients are accumulated in fp32, fp16 or bf16; try: precision.grad_accum_dtype=fp32")
+    section = "activation_checkpointing"
+    if draft.leaves.get(f"{section}.contiguous_memory_optimization") is not True and f"{section}.number_checkpoints" in draft.leaves:
+        draft.refuse(f"{section}.number_checkpoints", "ZC315", "no effect without contiguous_memory_optimization")

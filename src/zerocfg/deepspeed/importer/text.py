@@ -1,0 +1,93 @@
+"""Values in the grammar of Hydra's overrides and in YAML, so that both read them back as they were."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
+"""A name that may stand in the dotted key of an override."""
+_DICT_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_READ_AS_ELSE = {"null", "true", "false", "nan", "inf", "on", "off", "yes", "no", "y", "n", "none"}
+"""Words that are no text without quotes, here or in YAML."""
+_ESCAPED_IN_KEYS = set("\\()[]{}:=, \t")
+_BACKSLASHES_BEFORE_QUOTE = re.compile(r'(\\*)("|$)')
+_INTERPOLATION = re.compile(r"(\\*)\$\{")
+
+
+def override(path: str, value: Any) -> str:
+    """KEY=VALUE."""
+    return f"{path}={hydra_text(value)}"
+
+
+def kept_leaves(kept: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Dotted path under `deepspeed` and value; a mapping with names that no dotted key can hold is one value."""
+    for name, value in kept.items():
+        yield from _leaves(f"deepspeed.{name}", name, value)
+
+
+def _leaves(path: str, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    inner = isinstance(value, Mapping) and value and all(_KEY.fullmatch(key) for key in _names(value))
+    if isinstance(value, Mapping) and inner:
+        for key, item in value.items():
+            yield from _leaves(f"{path}.{key}", key, item)
+    else:
+        yield path, value
+
+
+def _names(node: Mapping[str, Any]) -> Iterator[str]:
+    yield from node
+
+
+def hydra_text(value: Any) -> str:
+    """A value as Hydra's override grammar reads it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{_dict_key(str(key))}:{hydra_text(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(hydra_text(item) for item in value) + "]"
+    text = str(value)
+    if _WORD.fullmatch(text) and text.lower() not in _READ_AS_ELSE:
+        return text
+    # backslashes count only before a quote and at the end (hydra/core/override_parser/types.py)
+    quoted = _BACKSLASHES_BEFORE_QUOTE.sub(lambda m: m[1] * 2 + ('\\"' if m[2] else ""), literal(text))
+    return f'"{quoted}"'
+
+
+def literal(text: str) -> str:
+    """`text` so that OmegaConf takes ${ for itself and not for an interpolation."""
+    return _INTERPOLATION.sub(lambda m: m[1] * 2 + r"\${", text)
+
+
+def _dict_key(text: str) -> str:
+    return "".join(f"\\{letter}" if letter in _ESCAPED_IN_KEYS else letter for letter in text)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts always in quotes: what is plain text to PyYAML may be a number to OmegaConf (1e5)."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    plain = _WORD.fullmatch(value) and value.lower() not in _READ_AS_ELSE
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value if plain else literal(value), style=None if plain else '"')
+
+
+_Dumper.add_representer(str, _text)
+
+
+def yaml_text(node: Mapping[str, Any]) -> str:
+    """A mapping as block YAML that OmegaConf reads back as it is."""
+    text: str = yaml.dump(node, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000, default_flow_style=None)
+    return text
