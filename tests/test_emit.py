@@ -172,6 +172,13 @@ def test_several_nodes_take_the_rendezvous_from_the_environment(
     run_script(script, cwd=tmp_path, ZEROCFG_RDZV_HOST="node 1;touch PWNED", ZEROCFG_RDZV_ID="job7")
     assert "--rdzv-endpoint=node 1;touch PWNED:29500" in seen()["args"]
     assert "--rdzv-id=job7" in seen()["args"]
+    assert "--rdzv-conf=join_timeout=900" in seen()["args"]
+    # what a launcher decides where the job starts
+    decided = {"ZEROCFG_RDZV_HOST": "[fd00::1]", "ZEROCFG_RDZV_PORT": "15008", "ZEROCFG_RDZV_CONF": "is_host=1,a=$(touch PWNED)"}
+    run_script(script, cwd=tmp_path, **decided)
+    assert "--rdzv-endpoint=[fd00::1]:15008" in seen()["args"]
+    assert "--rdzv-id=zerocfg" in seen()["args"]
+    assert "--rdzv-conf=join_timeout=900,is_host=1,a=$(touch PWNED)" in seen()["args"]
     assert list(tmp_path.rglob("PWNED")) == []
 
 

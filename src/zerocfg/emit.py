@@ -22,6 +22,10 @@ RUN_DIR = "ZEROCFG_RUN_DIR"
 """Environment of the ranks: the job's folder, absolute."""
 RDZV_HOST = "ZEROCFG_RDZV_HOST"
 RDZV_ID = "ZEROCFG_RDZV_ID"
+RDZV_PORT = "ZEROCFG_RDZV_PORT"
+"""Port on the first machine in place of the compiled one."""
+RDZV_CONF = "ZEROCFG_RDZV_CONF"
+"""Further entries of torchrun's --rdzv-conf: is_host=1."""
 LAUNCH = "launch.sh"
 _FILES = ("ds_config", "torchrun", "environment", "resources", "plan", "provenance")
 _SECRET = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIAL)S?(_|$)", re.IGNORECASE)
@@ -129,6 +133,10 @@ def _argument(argument: str) -> str:
     option, equals, value = argument.partition("=")
     if option == "--log-dir" and equals and not os.path.isabs(value):
         return f'--log-dir="${RUN_DIR}"/{_quote(value)}'
+    if option == "--rdzv-endpoint" and value.startswith(f"${RDZV_HOST}:"):
+        return f'{option}="${RDZV_HOST}":"${{{RDZV_PORT}:-{value.rpartition(":")[2]}}}"'
+    if option == "--rdzv-conf":
+        return f'{_quote(argument)}"${{{RDZV_CONF}:+,${RDZV_CONF}}}"'
     pieces = re.split(rf"(\${RDZV_HOST}|\${RDZV_ID})", argument)
     return "".join(f'"{piece}"' if piece.startswith("$ZEROCFG_RDZV") else _quote(piece) for piece in pieces if piece)
 

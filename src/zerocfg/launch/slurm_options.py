@@ -1,0 +1,31 @@
+"""Options of hydra/launcher=zerocfg_slurm. Imported at the start of every app: nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from zerocfg.schema.slurm import SlurmConfig
+
+
+@dataclass
+class SlurmOptions(SlurmConfig):
+    """hydra/launcher=zerocfg_slurm: each job under sbatch, one task a node, torchrun in it."""
+
+    wait: bool = True
+    """Wait for the jobs and hand back their results. Off: print the job ids and leave; `zerocfg jobs` shows them later."""
+    poll_seconds: float = 2.0
+    """Seconds between two looks at the queue while waiting."""
+    python: Optional[str] = None  # noqa: UP045 - OmegaConf reads this spelling on every Python
+    """Interpreter on the nodes; it must have zerocfg installed. Null: the launcher's own."""
+    progress: bool = True
+    """On a terminal and for a single job, show a bar of the training steps."""
+    dry_run: bool = False
+    """Write each job's folder and print the sbatch scripts; submit nothing."""
+
+
+@dataclass
+class SlurmLauncherConf(SlurmOptions):
+    """What the ConfigStore gets."""
+
+    _target_: str = "hydra_plugins.zerocfg_launcher.slurm.ZerocfgSlurmLauncher"
