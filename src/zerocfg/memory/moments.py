@@ -58,6 +58,8 @@ class Held:
     last_block: int
     """During the backward pass of the last block, the first to run."""
     first_block: int
+    embedding: int
+    """When the embedding's gradient is computed, the last of all."""
 
 
 def held(rank: Rank) -> Held:
@@ -82,6 +84,7 @@ def held(rank: Rank) -> Held:
         head_backward=n * trace.head_backward,
         last_block=last,
         first_block=first,
+        embedding=trace.shared + n * (trace.outside_saved + trace.block_input),
     )
 
 
@@ -118,7 +121,8 @@ def passes(
         at("backward", "loss", {}, activations=held_now.body, logits_and_loss=held_now.loss_backward),
         at("backward", "head", {}, activations=held_now.body, logits_and_loss=held_now.head_backward, gradients=width * p.head_numel),
         at("backward", "last block", early, activations=held_now.last_block, gradients=block_gradient),
-        at("backward", "first block", late, activations=held_now.first_block, gradients=tied + width * p.embedding_numel),
+        at("backward", "first block", late, activations=held_now.first_block, gradients=block_gradient),
+        at("backward", "embedding", late, activations=held_now.embedding, gradients=tied + width * p.embedding_numel),
     ]
     if first_reduce is not None:
         done = until_first_reduce(rank)

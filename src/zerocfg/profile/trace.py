@@ -53,11 +53,12 @@ def trace_model(build: Callable[[], Any], inputs: Inputs, *, dtype: str, tokens:
             torch.set_default_dtype({"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[dtype])
             try:
                 model = build()
+                batches = [inputs(samples) for samples in _SAMPLES]
             finally:
                 torch.set_default_dtype(before)
             model.train()
             names, blocks = repeated_blocks(model)
-            few, many = (_run(model, blocks, inputs, samples) for samples in _SAMPLES)
+            few, many = (_run(model, blocks, batch, samples) for batch, samples in zip(batches, _SAMPLES, strict=True))
     except ZerocfgError:
         raise
     except Exception as error:
@@ -144,7 +145,9 @@ class _Measured:
     marks: list[int] = field(default_factory=list)
 
 
-def _run(model: Any, blocks: list[Any], inputs: Inputs, samples: int) -> _Measured:
+def _run(model: Any, blocks: list[Any], given: Any, samples: int) -> _Measured:
+    from torch.utils._pytree import tree_iter
+
     live = live_bytes(flops=True)
     live.ignore(model.parameters())
     live.ignore(model.buffers())
@@ -154,7 +157,7 @@ def _run(model: Any, blocks: list[Any], inputs: Inputs, samples: int) -> _Measur
         live.flops += flops
 
     with as_on_cuda(more), _hooks(model, blocks, live, found), live:
-        given = inputs(samples)
+        live.count(tree_iter(given))
         output = model(**given) if isinstance(given, Mapping) else model(*given)
         loss = _loss_of(output)
         del output
@@ -212,14 +215,16 @@ def _hooks(model: Any, blocks: list[Any], live: Any, found: _Measured) -> Iterat
 
         return hook
 
-    def is_last_linear(module: Any, grad_output: Any) -> None:
-        if module is found.head:
-            gradient = grad_output[0]
-            wide = gradient.numel() // gradient.shape[-1] * module.in_features * gradient.element_size()
-            found.head_backward = live.now - found.marks[-1] + wide if found.marks else 0
-
     def ran(module: Any, args: Any, output: Any) -> None:
         found.head = module
+        if output.requires_grad:
+            output.register_hook(lambda gradient: head_reached(module, gradient))
+
+    def head_reached(module: Any, gradient: Any) -> None:
+        # the gradient of the head's input comes on top of what is live
+        if module is found.head and found.marks:
+            wide = gradient.numel() // gradient.shape[-1] * module.in_features * gradient.element_size()
+            found.head_backward = live.now - found.marks[-1] + wide
 
     for index, block in enumerate(blocks):
         handles.append(block.register_forward_pre_hook(begin, with_kwargs=True))
@@ -227,7 +232,6 @@ def _hooks(model: Any, blocks: list[Any], live: Any, found: _Measured) -> Iterat
     for module in model.modules():
         if isinstance(module, torch.nn.Linear) and id(module) not in inside:
             handles.append(module.register_forward_hook(ran))
-            handles.append(module.register_full_backward_pre_hook(is_last_linear))
     for parameter in model.parameters():
         if parameter.requires_grad:
             handles.append(parameter.register_post_accumulate_grad_hook(lambda p: setattr(p, "grad", None)))

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from zerocfg.facts import ModelFacts
+from zerocfg.memory import ActivationTrace, closed_form, parameters_of
+from zerocfg.profile import causal_lm_inputs, trace_model
+from zerocfg.profile.live import live_bytes
+from zerocfg.profile.trace import CannotTrace
+
+ROOT = Path(__file__).parents[2]
+GPT = ModelFacts(
+    name="gpt",
+    num_hidden_layers=3,
+    hidden_size=768,
+    num_attention_heads=12,
+    num_key_value_heads=12,
+    head_dim=64,
+    intermediate_size=3072,
+    vocab_size=50257,
+    tie_word_embeddings=True,
+    sequence_length=1024,
+    mlp="gelu",
+    norm="layernorm",
+    positions="learned",
+    bias=True,
+)
+LLAMA = replace(
+    GPT,
+    name="llama",
+    hidden_size=2048,
+    num_attention_heads=32,
+    num_key_value_heads=8,
+    intermediate_size=8192,
+    vocab_size=128256,
+    tie_word_embeddings=False,
+    sequence_length=2048,
+    mlp="swiglu",
+    norm="rmsnorm",
+    positions="rotary",
+    bias=False,
+)
+FIELDS = (
+    "block_saved",
+    "block_input",
+    "block_backward",
+    "outside_saved",
+    "loss_forward",
+    "loss_saved",
+    "loss_backward",
+    "head_backward",
+    "flops_per_token",
+)
+
+
+@pytest.fixture(scope="module")
+def example() -> Any:
+    spec = importlib.util.spec_from_file_location("train_example", ROOT / "train.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def traced(example: Any, model: ModelFacts, dtype: str) -> ActivationTrace:
+    inputs = causal_lm_inputs(model.sequence_length, model.vocab_size)
+    return trace_model(lambda: example.GPT(model, lambda function, *args: function(*args)), inputs, dtype=dtype)
+
+
+@pytest.mark.parametrize("model", [GPT, LLAMA, replace(LLAMA, mlp="gelu", tie_word_embeddings=True)], ids=lambda m: f"{m.name}-{m.mlp}")
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+def test_the_closed_form_agrees_with_the_traced_example(example: Any, model: ModelFacts, dtype: str) -> None:
+    found, formula = traced(example, model, dtype), closed_form(model, dtype)
+    assert {name: getattr(formula, name) for name in FIELDS} == pytest.approx({name: getattr(found, name) for name in FIELDS}, rel=0.05)
+    assert found.kept(4, checkpointing=False) == pytest.approx(formula.kept(4, checkpointing=False), rel=0.001)
+    assert (found.tokens, found.num_blocks, found.block_classes) == (model.sequence_length, 3, ("Block",))
+
+
+@pytest.mark.parametrize("model", [GPT, LLAMA], ids=lambda m: m.name)
+def test_the_parameters_are_those_of_the_dims(example: Any, model: ModelFacts) -> None:
+    found = traced(example, model, "bf16").parameters
+    assert found is not None
+    assert found == parameters_of(model)
+
+
+class Adapter(nn.Module):
+    """A frozen linear layer with a low-rank one beside it."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(width, width, bias=False).requires_grad_(False)
+        self.down, self.up = nn.Linear(width, 8, bias=False), nn.Linear(8, width, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.frozen(x) + self.up(self.down(x))
+
+
+class Regression(nn.Module):
+    """Named inputs, an output with a loss, and layers that are not a ModuleList's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*(Adapter(64) for _ in range(4)))
+        self.head = nn.Linear(64, 1)
+
+    def forward(self, values: torch.Tensor, wanted: torch.Tensor) -> Any:
+        return SimpleNamespace(loss=F.mse_loss(self.head(self.layers(values)).squeeze(-1), wanted))
+
+
+def test_frozen_weights_keep_no_input() -> None:
+    found = trace_model(Regression, lambda n: {"values": torch.zeros(n, 10, 64), "wanted": torch.zeros(n, 10)}, dtype="fp32")
+    assert found.parameters is not None
+    assert (found.parameters.num_frozen, found.parameters.num_trainable) == (4 * 64 * 64, 4 * 2 * 8 * 64 + 65)
+    # a block keeps its output, the next one's input, and the eight numbers between the low-rank layers
+    assert found.block_saved == 4 * 10 * (64 + 8)
+    assert found.block_classes == ("Adapter",)
+    # the frozen layer's product and the gradient of its input; down and up threefold; the first block's input needs no gradient
+    product, low_rank = 2 * 64 * 64, 2 * 64 * 8
+    assert found.flops_per_token == 4 * (2 * product + 3 * 2 * low_rank) - product - low_rank + 3 * 2 * 64
+
+
+class Dropout(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.dropout(self.linear(x), 0.1).sum()
+
+
+def test_a_model_without_repeated_blocks_and_dropouts_mask() -> None:
+    found = trace_model(Dropout, lambda n: (torch.zeros(n, 10, 64),), dtype="bf16")
+    # the input and a mask of bytes
+    assert found.outside_saved == 10 * 64 * (2 + 1)
+    assert (found.num_blocks, found.block_saved, found.block_classes) == (1, 0, ())
+
+
+def test_an_output_that_is_no_loss() -> None:
+    with pytest.raises(CannotTrace, match="not a loss"):
+        trace_model(lambda: nn.Linear(4, 4), lambda n: (torch.zeros(n, 4),), dtype="fp32")
+
+
+class LooksAtValues(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.weight * float(x.sum())
+
+
+def test_a_model_that_looks_at_values() -> None:
+    with pytest.raises(CannotTrace, match="fake tensors"):
+        trace_model(LooksAtValues, lambda n: (torch.zeros(n, 4),), dtype="fp32")
+    # what was replaced for the trace is back
+    assert F.dropout.__module__ == "torch.nn.functional"
+    assert torch.get_default_dtype() is torch.float32
+
+
+def test_live_bytes_follow_storages() -> None:
+    live = live_bytes()
+    with live:
+        made = torch.zeros(1000)
+        view = made[10:20]
+        assert live.now == 4000
+        del made
+        assert live.now == 4000
+        del view
+        assert live.now == 0
+        assert live.peak == 4000
+        live.restart()
+        assert live.peak == 0
+        kept = torch.zeros(10)
+        live.count([kept])
+        assert live.now == 40
