@@ -27,8 +27,6 @@ def start(run: Run) -> None:
 
     if torch.distributed.is_initialized() and run.engine is not None:
         return
-    # DeepSpeed 0.19 calls them at each collective, and torch 2.13 says so each time
-    warnings.filterwarnings("ignore", r".*torch\.distributed\.\w+` is deprecated", FutureWarning)
     backend = run.plan.topology.backend
     cuda = run.plan.hardware.is_cuda
     if cuda:
@@ -37,14 +35,9 @@ def start(run: Run) -> None:
         torch.cuda.set_device(run.local_rank)
         if "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE" not in os.environ:
             torch.set_float32_matmul_precision("high" if run.plan.precision.tf32 else "highest")
-    for noisy in ("compilers.C.base", "distutils"):
-        # DeepSpeed's search for libaio compiles a test program and logs the command
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    tame(cuda=cuda)
     import deepspeed
 
-    if not cuda:
-        # DeepSpeed would compile a shared-memory all-reduce for a minute; gloo does the work.
-        deepspeed.ops.__compatible_ops__[_SHM_OP] = False
     first = not torch.distributed.is_initialized()
     timeout = timedelta(minutes=int(os.environ.get("DEEPSPEED_TIMEOUT", "10")))
     deepspeed.init_distributed(dist_backend=backend, timeout=timeout, verbose=False)
@@ -62,6 +55,20 @@ def start(run: Run) -> None:
         )
     if first and run.rank == 0:
         log.info("%s, %d ranks, %s", backend_name(run), run.world_size, torch.cuda.get_device_name() if cuda else "cpu")
+
+
+def tame(*, cuda: bool) -> None:
+    """Keep DeepSpeed from compiling what the run does not need, and from repeating itself."""
+    # DeepSpeed 0.19 calls them at each collective, and torch 2.13 says so each time
+    warnings.filterwarnings("ignore", r".*torch\.distributed\.\w+` is deprecated", FutureWarning)
+    for noisy in ("compilers.C.base", "distutils"):
+        # its search for libaio compiles a test program and logs the command
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    import deepspeed
+
+    if not cuda:
+        # it would compile a shared-memory all-reduce for a minute; gloo does the work
+        deepspeed.ops.__compatible_ops__[_SHM_OP] = False
 
 
 def backend_name(run: Run) -> str:

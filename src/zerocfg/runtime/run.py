@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,6 +36,10 @@ class Run:
     @property
     def deepspeed_config(self) -> dict[str, Any]:
         """The compiled JSON, a fresh copy: `deepspeed.initialize(config=run.deepspeed_config)` works as well."""
+        if "deepspeed" in sys.modules:
+            from zerocfg.runtime.engine import tame
+
+            tame(cuda=self.plan.hardware.is_cuda)
         return copy.deepcopy(self._stored.deepspeed)
 
     @property
