@@ -143,6 +143,14 @@ def test_the_json_holds_nothing_open(asked: Asked) -> None:
 
 
 @given(runs())
+def test_deepspeed_reads_each_key_at_this_stage(asked: Asked) -> None:
+    """Nothing emitted by the passes is unknown, dead, deprecated or without effect (ZC60x, ZC61x, ZC63x)."""
+    run = _run(asked)
+    unread = [d for d in run.diagnostics if d.code.startswith(("ZC60", "ZC61", "ZC63")) and d.path not in asked.values]
+    assert [found.render() for found in unread] == []
+
+
+@given(runs())
 def test_every_emitted_leaf_and_no_other_has_a_source(asked: Asked) -> None:
     run = _run(asked)
     emitted = [path for path, _ in flatten(run.deepspeed)]
