@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
+from zerocfg.runtime.stage0 import forget_empty_step
 
 if TYPE_CHECKING:
     from zerocfg.runtime.run import Run
@@ -105,6 +106,7 @@ def initialize(run: Run, model: Any, kwargs: dict[str, Any]) -> Any:
         deepspeed.checkpointing.configure(None, deepspeed_config=run.deepspeed_config)
     arguments = {"model_parameters": [p for p in model.parameters() if p.requires_grad], **kwargs}
     engine, *_ = deepspeed.initialize(model=model, config=config, **arguments)
+    forget_empty_step(engine.optimizer)
     compare(promised(run, own_optimizer="optimizer" in kwargs), effective(engine))
     return engine
 
