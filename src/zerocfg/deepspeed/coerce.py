@@ -11,6 +11,6 @@ def coerce_whole(path: str, value: Any) -> Any:
     """5e8 -> 500000000 where DeepSpeed reads a whole number; everything else as it is."""
     if isinstance(value, float) and value.is_integer():
         key = lookup(path)
-        if key is not None and key.type == "int":
+        if key is not None and "int" in key.kinds:
             return int(value)
     return value
