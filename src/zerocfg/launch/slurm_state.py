@@ -1,0 +1,183 @@
+"""The jobs of a sweep under SLURM: what was submitted, what SLURM says of it now, and how it ended once SLURM has forgotten it.
+
+Works without accounting (sacct): squeue knows an ended job for MinJobAge seconds, afterwards the batch script's own word counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+
+from zerocfg.emit import replace_text
+from zerocfg.errors import ZerocfgError
+from zerocfg.launch.slurm_script import END_FILE, SLURM_DIR
+
+JOBS_FILE = "jobs.json"
+ENDED = frozenset(
+    "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT LOST".split()  # noqa: SIM905
+)
+"""SLURM's last states, and ours for a job that SLURM has forgotten and that has left no word: LOST."""
+_TIMEOUT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    state: str
+    """SLURM's name."""
+    reason: str = ""
+    """Why it waits, or why it ended."""
+    nodes: str = ""
+    exit_status: int | None = None
+    """Of the batch script; None: not known (yet)."""
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlurmJob:
+    """One job of a sweep, as jobs.json has it."""
+
+    number: int
+    """hydra.job.num."""
+    folder: str
+    slurm_id: str
+    """12, or 12_3 for a task of an array."""
+    overrides: tuple[str, ...] = ()
+    world_size: int = 1
+    submitted: float = field(default_factory=time.time)
+    """Seconds since the epoch."""
+    last: JobState | None = None
+    """The last state, once it has ended."""
+
+    @property
+    def array_id(self) -> str:
+        return self.slurm_id.partition("_")[0]
+
+    @property
+    def batch_log(self) -> str:
+        """File name in the sweep's folder for SLURM: what setup, srun and SLURM itself said."""
+        return f"{self.slurm_id}.log"
+
+
+def query(ids: Collection[str]) -> dict[str, JobState] | None:
+    """What squeue knows of these jobs and arrays' tasks; forgotten ones are missing. None: the controller does not answer."""
+    if not ids:
+        return {}
+    arrays = ",".join(sorted({job.partition("_")[0] for job in ids}, key=int))
+    command = ["squeue", f"--jobs={arrays}", "--states=all", "--array", "--noheader", "--format=%F|%K|%T|%r|%N"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode != 0:
+        # with one id alone, a forgotten job is an error
+        return {} if "Invalid job id" in done.stderr else None
+    return {job: state for job, state in parse_squeue(done.stdout).items() if job in ids}
+
+
+def parse_squeue(text: str) -> dict[str, JobState]:
+    found = {}
+    for line in text.splitlines():
+        job, task, state, reason, nodes = [*line.split("|"), "", "", "", ""][:5]
+        found[f"{job}_{task}" if task.isdigit() else job] = JobState(state, "" if reason in ("None", "(null)") else reason, nodes)
+    return found
+
+
+def end_word(job: SlurmJob) -> int | None:
+    """Exit status that the batch script has left, None while it runs or when it was killed."""
+    try:
+        name, _, status = (Path(job.folder) / END_FILE).read_text(encoding="utf-8").strip().rpartition(" ")
+    except OSError:
+        return None
+    return int(status) if name == job.slurm_id and status.isdigit() else None
+
+
+def with_end(job: SlurmJob, said: JobState | None, before: JobState | None) -> JobState:
+    """The state, with the batch script's own word. said: by squeue, None: forgotten. before: at the look before."""
+    status = end_word(job)
+    if said is not None and said.ended:
+        return replace(said, exit_status=status)
+    if status is not None and (said is None or (before is not None and before.exit_status is not None)):
+        return JobState("FAILED" if status else "COMPLETED", "NonZeroExitCode" if status else "", said.nodes if said else "", status)
+    if said is not None:
+        return replace(said, exit_status=status)
+    if before is not None and before.state == "PENDING":
+        return JobState("CANCELLED", "while it was waiting")
+    return JobState("LOST", "SLURM no longer knows it, and it has left no word")
+
+
+def exit_code(slurm_id: str) -> str:
+    """SLURM's "status:signal" of an ended job; empty once it is forgotten."""
+    try:
+        done = subprocess.run(
+            ["scontrol", "--oneliner", "show", "job", slurm_id], capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = re.search(r"\bExitCode=(\d+:\d+)", done.stdout)
+    return found[1] if found else ""
+
+
+def load_jobs(sweep: Path) -> list[SlurmJob]:
+    """Jobs of a sweep, by number; empty without any. Raises ZerocfgError when the file is damaged."""
+    path = sweep / SLURM_DIR / JOBS_FILE
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))["jobs"]
+        known = {f.name for f in fields(SlurmJob)}
+        jobs = []
+        for entry in entries:
+            kept = {name: value for name, value in entry.items() if name in known}
+            last = JobState(**kept["last"]) if kept.get("last") else None
+            jobs.append(SlurmJob(**{**kept, "overrides": tuple(kept.get("overrides", ())), "last": last}))
+        return sorted(jobs, key=lambda job: job.number)
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise ZerocfgError(f"{path} cannot be read: {problem}") from problem
+
+
+def keep_jobs(sweep: Path, jobs: Iterable[SlurmJob]) -> None:
+    """Add jobs to the sweep's list; a job of the same number is replaced."""
+    import filelock
+
+    folder = sweep / SLURM_DIR
+    folder.mkdir(parents=True, exist_ok=True)
+    with filelock.FileLock(folder / ".lock"):
+        merged = {job.number: job for job in load_jobs(sweep)} | {job.number: job for job in jobs}
+        text = json.dumps({"jobs": [asdict(job) for _, job in sorted(merged.items())]}, indent=1)
+        replace_text(folder / JOBS_FILE, text + "\n")
+
+
+def refresh(jobs: Iterable[SlurmJob]) -> tuple[dict[str, JobState], bool]:
+    """State of each job now, by its id, and whether the controller has answered; ended ones are not asked for again."""
+    listed = list(jobs)
+    said = query({job.slurm_id for job in listed if job.last is None})
+    states = {}
+    for job in listed:
+        if job.last is not None:
+            states[job.slurm_id] = job.last
+        elif said is None:
+            status = end_word(job)
+            state = "UNKNOWN" if status is None else "FAILED" if status else "COMPLETED"
+            states[job.slurm_id] = JobState(state, "the controller does not answer", exit_status=status)
+        else:
+            states[job.slurm_id] = with_end(job, said.get(job.slurm_id), None)
+    return states, said is not None
+
+
+def still_active(folders: Iterable[Path], sweep: Path) -> list[SlurmJob]:
+    """Jobs of the sweep that SLURM may still run in one of these folders."""
+    wanted = {os.fspath(folder) for folder in folders}
+    jobs = [job for job in load_jobs(sweep) if job.folder in wanted and job.last is None]
+    if not jobs:
+        return []
+    states, _ = refresh(jobs)
+    return [job for job in jobs if not states[job.slurm_id].ended]

@@ -1,0 +1,117 @@
+"""results.csv and a table of a sweep: a row a job, from what its ranks have left in its folder."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import pickle
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from zerocfg.emit import replace_text
+from zerocfg.launch.paths import JobPaths
+from zerocfg.launch.results import read_results
+from zerocfg.units import human_bytes
+
+RESULTS = "results.csv"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SweepRow:
+    """Its fields are the columns. An empty value: not known, or the script keeps no record of it."""
+
+    job: int
+    state: str
+    overrides: str
+    """Of the task, separated by blanks."""
+    objective: float | None = None
+    """Rank 0's return value where it is a number."""
+    last_loss: float | None = None
+    tokens_per_s: float | None = None
+    """Of all ranks."""
+    peak_memory_bytes: int | None = None
+    """Of the rank that needs most."""
+    seconds: float | None = None
+    """Of the training loop."""
+    folder: str = ""
+
+
+def sweep_row(number: int, state: str, overrides: Sequence[str], folder: Path) -> SweepRow:
+    """Read summary.json and rank 0's result. What is missing or damaged stays empty."""
+    paths = JobPaths(folder)
+    summary: dict[str, Any] = {}
+    try:
+        found = json.loads(paths.summary.read_text(encoding="utf-8"))
+        summary = found if isinstance(found, dict) else {}
+    except (OSError, ValueError):
+        pass  # the script keeps no summary
+    return SweepRow(
+        job=number,
+        state=state,
+        overrides=" ".join(overrides),
+        objective=_objective(paths),
+        folder=str(folder),
+        **{name: _number(summary.get(name)) for name in ("last_loss", "tokens_per_s", "peak_memory_bytes", "seconds")},
+    )
+
+
+def _objective(paths: JobPaths) -> float | None:
+    try:
+        first = read_results(paths).get(0)
+        return _number(pickle.loads(first.value)) if first is not None and first.ok and first.value else None
+    except Exception:
+        return None  # of a type that cannot be read here
+
+
+def _number(value: object) -> Any:
+    """A whole number stays one; numpy's and torch's scalars count."""
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return None
+    if isinstance(value, (int, float)):
+        return value
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+
+
+def write_results(sweep: Path, rows: Iterable[SweepRow]) -> Path:
+    """Write sweep/results.csv as a whole, a line a job."""
+    text = io.StringIO()
+    names = [field.name for field in fields(SweepRow)]
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: "" if (value := getattr(row, name)) is None else value for name in names})
+    path = sweep / RESULTS
+    replace_text(path, text.getvalue())
+    return path
+
+
+def results_table(rows: Sequence[SweepRow], extra: Sequence[tuple[str, Sequence[str]]] = ()) -> str:
+    """The rows as aligned text; columns without any value are left out. extra: further columns after the state."""
+    columns: list[tuple[str, Sequence[str]]] = [
+        ("job", [str(row.job) for row in rows]),
+        ("state", [row.state for row in rows]),
+        *extra,
+        ("objective", [_short(row.objective) for row in rows]),
+        ("loss", [_short(row.last_loss) for row in rows]),
+        ("tokens/s", ["" if row.tokens_per_s is None else f"{row.tokens_per_s:,.0f}" for row in rows]),
+        ("peak memory", ["" if row.peak_memory_bytes is None else human_bytes(row.peak_memory_bytes) for row in rows]),
+        ("overrides", [_one_line(row.overrides) for row in rows]),
+    ]
+    shown = [(name, values) for name, values in columns if any(values)]
+    widths = [max(len(name), *(len(v) for v in values)) for name, values in shown]
+    lines = [[name for name, _ in shown], *([values[i] for _, values in shown] for i in range(len(rows)))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
