@@ -1,8 +1,6 @@
 """python -m zerocfg"""
 
-import sys
-
-from zerocfg.cli import main
+from zerocfg.cli import entry
 
 if __name__ == "__main__":
-    sys.exit(main())
+    entry()

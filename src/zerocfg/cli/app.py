@@ -35,7 +35,7 @@ ConfigName = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option("--config-name", metavar="NAME", help="Primary config without .yaml. Default: config, else zerocfg."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable, on stdout.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on stdout; where a run has errors, the list that check --json prints.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that differ.")]
 
 
@@ -101,5 +101,6 @@ def run(words: Sequence[str]) -> int:
     try:
         app(args=list(words), prog_name="zerocfg")
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
+        # click before 8.2 takes a line without a command for a wish for help
+        return 2 if not words else end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0
