@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Annotated, Optional
 
@@ -101,6 +102,7 @@ def run(words: Sequence[str]) -> int:
     try:
         app(args=list(words), prog_name="zerocfg")
     except SystemExit as end:
-        # click before 8.2 takes a line without a command for a wish for help
-        return 2 if not words else end.code if isinstance(end.code, int) else int(end.code is not None)
+        if not words and "_ZEROCFG_COMPLETE" not in os.environ:
+            return 2  # click before 8.2 takes a line without a command for a wish for help
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0
