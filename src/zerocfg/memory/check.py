@@ -68,7 +68,7 @@ def _does_not_fit(plan: Plan, found: MemoryEstimate, trace: ActivationTrace | No
         detail=(
             f"{human_bytes(found.peak_allocated_bytes)} allocated at the peak, {found.phase}: {found.moment};"
             f" the largest parts: {_largest(found.parts, PARTS)}",
-            f"{human_bytes(found.context_bytes)} of CUDA and NCCL,"
+            f"{human_bytes(found.context_bytes)} of driver, CUDA context and NCCL,"
             f" {human_bytes(found.needed_bytes - found.context_bytes - found.peak_allocated_bytes)} of fragmentation",
         ),
         hint=_hint(changes) or _more_gpus(plan, trace),

@@ -12,6 +12,9 @@ NCCL_BYTES = 900 * MIB
 """NCCL's channels and buffers once the ranks have talked, from two ranks on: torch.distributed and NCCL together with the
 CUDA context take about 1.5 GiB on 8 x A100 (ml-engineering, training/performance)."""
 
+DRIVER_SHARE = 0.012
+"""Of a card's nominal memory: kept by the driver and ECC. A100-80GB gives a process 79.15 of 80 GiB, H200 139.8 of 141."""
+
 RESERVED_OVER_ALLOCATED = {0: 1.06, 1: 1.09, 2: 1.09, 3: 1.15}
 """Peak of reserved over peak of allocated memory, by ZeRO stage. Published: 1.09 (ZeRO-2, DeepSpeed issue 3734), 1.12
 (Megatron, 8B on B200), 1.23 (ZeRO-3, DeepSpeed issue 3734); stage 3 gathers and frees weights of many sizes."""

@@ -12,6 +12,7 @@ from zerocfg.memory.constants import (
     CUBLAS_WORKSPACE_BYTES,
     CUBLAS_WORKSPACES,
     CUDA_CONTEXT_BYTES,
+    DRIVER_SHARE,
     FRAGMENTATION,
     NCCL_BYTES,
     RESERVED_OVER_ALLOCATED,
@@ -47,7 +48,7 @@ class MemoryEstimate:
     """Phase -> its highest allocated bytes."""
     moments: tuple[Moment, ...]
     context_bytes: int
-    """CUDA context and NCCL, outside of torch's allocator."""
+    """CUDA context, NCCL, and of a card known by its data sheet what the driver keeps: outside of torch's allocator."""
     memory_bytes: int
     """Of the card."""
     host_bytes_per_node: int
@@ -153,6 +154,8 @@ def estimate(plan: Plan, trace: ActivationTrace | None = None, parameters: Model
     host = host_memory(rank)
     ranks = plan.topology.nproc_per_node
     context = (CUDA_CONTEXT_BYTES + (NCCL_BYTES if plan.topology.world_size > 1 else 0)) if cuda else 0
+    if cuda and not plan.detected:
+        context += int(DRIVER_SHARE * plan.hardware.memory_bytes)
     return MemoryEstimate(
         peak_allocated_bytes=top.total,
         peak_reserved_bytes=int(top.total * (RESERVED_OVER_ALLOCATED[plan.zero.stage] if cuda else 1)),
