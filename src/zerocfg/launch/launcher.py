@@ -38,7 +38,7 @@ from zerocfg.launch.processes import ProcessId, end_all
 from zerocfg.launch.returns import blank_return, failed_return, job_return
 
 log = logging.getLogger("zerocfg.launch")
-_PROGRAM = ("-m", "zerocfg.launch.worker", PAYLOAD)
+PROGRAM = ("-m", "zerocfg.launch.worker", PAYLOAD)
 _STOP_MARGIN_SECONDS = 15.0
 
 
@@ -79,10 +79,10 @@ def launch(
     if prepared.refused:
         if fresh_folder:
             remove_unused(Path(str(config.hydra.sweep.dir)))
-        raise LaunchRefused(_refusal(prepared, len(job_overrides)))
+        raise LaunchRefused(refusal(prepared, len(job_overrides)))
     if report := prepared.render():
         print(report, file=sys.stderr, flush=True)
-    seals = _Sealer(context, task_function)
+    seals = Sealer(context, task_function)
     try:
         for job in prepared.jobs[:1]:
             seals.seal(job)  # what cannot travel is the function's, the same for all jobs
@@ -102,11 +102,12 @@ def launch(
     return returns
 
 
-def _refusal(prepared: Prepared, total: int) -> str:
+def refusal(prepared: Prepared, total: int) -> str:
+    """The report of a launch that starts nothing."""
     return f"{prepared.render()}\n\nnothing was started" + (f" ({total} jobs)" if total > 1 else "")
 
 
-class _Sealer:
+class Sealer:
     """Makes each job's payload just before it is needed."""
 
     def __init__(self, context: HydraContext, function: TaskFunction) -> None:
@@ -124,7 +125,7 @@ class _Sealer:
 
 def _dry(job: PreparedJob, payload: bytes, options: LocalOptions) -> JobReturn:
     with claimed(job.folder) as paths:
-        _report_kept(job, fill(job, paths, payload, _PROGRAM, options.python or sys.executable))
+        _report_kept(job, fill(job, paths, payload, PROGRAM, options.python or sys.executable))
     log.info("job %d: dry run, nothing started: %s", job.number, _script(job))
     ret = blank_return(job)
     ret.status, ret.return_value = JobStatus.COMPLETED, None
@@ -136,10 +137,10 @@ def _run(job: PreparedJob, payload: bytes, options: LocalOptions, gpus: int) -> 
     token = uuid.uuid4().hex
     started = time.monotonic()
     with claimed(job.folder) as paths:
-        _report_kept(job, fill(job, paths, payload, _PROGRAM, python))
+        _report_kept(job, fill(job, paths, payload, PROGRAM, python))
         node = NodeJob(
             folder=str(job.folder),
-            command=("/bin/sh", str(_script(job))) if job.run is not None else (python, "-u", *_PROGRAM),
+            command=("/bin/sh", str(_script(job))) if job.run is not None else (python, "-u", *PROGRAM),
             cwd=os.getcwd(),
             environment=allocate(job.run.resources if job.run else None, os.environ, gpus).environment,
             launcher=ProcessId.own(),

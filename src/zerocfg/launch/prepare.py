@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -79,11 +79,13 @@ def prepare(
     detect: Callable[[], Detected],
     environ: Mapping[str, str],
     start: bool = True,
+    place: Callable[[PreparedJob], Iterable[Diagnostic]] | None = None,
 ) -> Prepared:
     """Compose and compile every job and check it against this machine.
 
     config: the sweep's own config. compose: overrides -> the job's config, as Hydra's load_sweep_config does. detect: looks
     at this machine, once. start: False leaves out what only a start needs (GPUs, nodes): a dry run.
+    place: checks a job against where it would run, in place of this machine.
     """
     done = Prepared()
     several = len(job_overrides) > 1
@@ -99,7 +101,9 @@ def prepare(
     for number, overrides in enumerate(job_overrides, initial_job_idx):
         job, found = _one(number, list(overrides), config, compose, machine, environ)
         if job is not None:
-            if start and job.run is not None and (job.run.plan.hardware.is_cuda or job.run.plan.hardware.num_nodes > 1):
+            if place is not None:
+                found = [*found, *place(job)]
+            elif start and job.run is not None and (job.run.plan.hardware.is_cuda or job.run.plan.hardware.num_nodes > 1):
                 found = [*found, *check_machine(job.run.plan, machine(), environ)]
             done.jobs.append(job)
         if found:

@@ -1,0 +1,297 @@
+"""hydra/launcher=zerocfg_slurm: check all jobs, write their folders, submit one array a shape, wait for them or not."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from hydra.core.utils import JobReturn, JobStatus, configure_log, setup_globals
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
+
+from zerocfg.artifact import CompiledRun
+from zerocfg.diagnostics import ConfigProblems, Diagnostic
+from zerocfg.emit import is_secret, replace_text
+from zerocfg.launch.folders import claimed, fill, remove_unused
+from zerocfg.launch.launcher import PROGRAM, LaunchRefused, Sealer, refusal
+from zerocfg.launch.prepare import PreparedJob, prepare
+from zerocfg.launch.returns import blank_return, failed_return
+from zerocfg.launch.slurm_cluster import Cluster, Unread, missing_commands, read_cluster
+from zerocfg.launch.slurm_options import SlurmOptions
+from zerocfg.launch.slurm_preflight import check_commands, check_request, partition_machine, threads_per_core, unknown_hardware
+from zerocfg.launch.slurm_script import SLURM_DIR, Start, sbatch_script
+from zerocfg.launch.slurm_state import SlurmJob, keep_jobs, still_active
+from zerocfg.launch.slurm_submit import submit
+from zerocfg.launch.slurm_wait import wait_for
+from zerocfg.passes.lower.slurm import SlurmShape, lower_slurm
+
+log = logging.getLogger("zerocfg.launch")
+
+
+def launch(
+    *,
+    context: HydraContext,
+    task_function: TaskFunction,
+    config: DictConfig,
+    options: SlurmOptions,
+    job_overrides: Sequence[Sequence[str]],
+    initial_job_idx: int,
+    fresh_folder: bool = False,
+) -> Sequence[JobReturn]:
+    """Submit the jobs and return a JobReturn for each, in order. Raises LaunchRefused before anything is submitted.
+
+    fresh_folder: hydra.sweep.dir did not exist before Hydra made it for this launch.
+    """
+    from zerocfg.compose.sweep import SweepComposer
+
+    setup_globals()
+    configure_log(config.hydra.hydra_logging, config.hydra.verbose)
+    sweep = Path(os.path.abspath(str(config.hydra.sweep.dir)))
+    cluster = read_cluster()
+    placement = Placement(options, cluster)
+    prepared = prepare(
+        config,
+        job_overrides,
+        initial_job_idx,
+        compose=SweepComposer(context.config_loader, config).compose_job,
+        detect=lambda: placement.machine.detected,
+        environ=os.environ,
+        start=not options.dry_run,
+        place=placement.check,
+    )
+    if not options.dry_run and (absent := list(check_commands(missing_commands()))):
+        prepared.report.append(("", absent))
+    if busy := list(_busy(prepared.jobs, sweep)):
+        prepared.report.append(("", busy))
+    if prepared.refused:
+        _take_back(sweep, fresh_folder)
+        raise LaunchRefused(refusal(prepared, len(job_overrides)))
+    if report := prepared.render():
+        print(report, file=sys.stderr, flush=True)
+    seals = Sealer(context, task_function)
+    try:
+        for job in prepared.jobs[:1]:
+            seals.seal(job)  # what cannot travel is the function's, the same for all jobs
+    except ConfigProblems as problems:
+        _take_back(sweep, fresh_folder)
+        raise LaunchRefused(f"{problems}\nnothing was started") from None
+    return _Launch(options, sweep, cluster, seals).run(prepared.jobs, placement.shapes)
+
+
+def _take_back(sweep: Path, fresh: bool) -> None:
+    if fresh and sweep.is_dir():
+        remove_unused(sweep)
+
+
+def _busy(jobs: Sequence[PreparedJob], sweep: Path) -> Iterator[Diagnostic]:
+    for active in still_active([job.folder for job in jobs], sweep):
+        yield Diagnostic(
+            code="ZC706",
+            path="hydra.sweep.dir",
+            message=f"SLURM job {active.slurm_id} is using {active.folder}",
+            hint=f"wait for it (`zerocfg jobs {sweep}`), `scancel {active.slurm_id}`, or another hydra.sweep.dir",
+        )
+
+
+class Placement:
+    """Where jobs run: the cluster in place of this machine. Keeps each job's shape."""
+
+    def __init__(self, options: SlurmOptions, cluster: Cluster | Unread) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._threads = threads_per_core(options, cluster, os.environ)
+        self._checked: dict[SlurmShape, list[Diagnostic]] = {}
+        self.machine = partition_machine(options, cluster, os.environ)
+        self.shapes: dict[int, SlurmShape] = {}
+        """By hydra.job.num."""
+
+    def check(self, job: PreparedJob) -> Iterator[Diagnostic]:
+        asked = OmegaConf.select(job.config, "hardware.accelerator") if job.run is not None else None
+        shape, problems = self.shape(job.run, str(job.config.hydra.job.name), accelerator_asked=asked is not None)
+        self.shapes[job.number] = shape
+        yield from problems
+
+    def shape(self, run: CompiledRun | None, job_name: str, *, accelerator_asked: bool) -> tuple[SlurmShape, list[Diagnostic]]:
+        shape, problems = lower_slurm(
+            self._options,
+            run.resources if run is not None else None,
+            job_name=job_name,
+            threads_per_core=self._threads,
+            rdzv_port=fixed_port(run) if run is not None else 0,
+        )
+        found = list(problems)
+        if run is not None and run.plan.detected and not accelerator_asked and self.machine.unknown:
+            return shape, [*found, unknown_hardware(self.machine.unknown)]
+        if not found and isinstance(self._cluster, Cluster):
+            if shape not in self._checked:
+                self._checked[shape] = list(check_request(self._options, shape, self._cluster, os.environ))
+            found += self._checked[shape]
+        return _without_secrets(shape, run), found
+
+
+def _without_secrets(shape: SlurmShape, run: CompiledRun | None) -> SlurmShape:
+    """Values that look like secrets go by sbatch's environment; jobs with different ones cannot share an array."""
+    secrets = {name: value for name, value in (run.environment if run is not None else {}).items() if is_secret(name)}
+    secrets |= {name: value for name, value in shape.environment if is_secret(name)}
+    open_ones = tuple((name, value) for name, value in shape.environment if not is_secret(name))
+    return dataclasses.replace(shape, environment=open_ones, secrets=tuple(sorted(secrets.items())))
+
+
+def fixed_port(run: CompiledRun) -> int:
+    """torchrun.rdzv_port where the user set it, else 0: the job id decides."""
+    entry = run.provenance.get("torchrun.rdzv-endpoint")
+    return run.plan.torchrun.rdzv_port if entry is not None and entry.reason == "torchrun.rdzv_port" else 0
+
+
+@dataclass(frozen=True)
+class _Launch:
+    options: SlurmOptions
+    sweep: Path
+    cluster: Cluster | Unread
+    seals: Sealer
+
+    def run(self, jobs: Sequence[PreparedJob], shapes: dict[int, SlurmShape]) -> list[JobReturn]:
+        returns: dict[int, JobReturn] = {}
+        (self.sweep / SLURM_DIR).mkdir(parents=True, exist_ok=True)
+        ready = []
+        for job in jobs:
+            try:
+                self._fill(job)
+                ready.append(job)
+            except ConfigProblems as problems:  # taken by another run since it was checked
+                returns[job.number] = failed_return(job, problems)
+        submitted: dict[int, SlurmJob] = {}
+        refused: list[ConfigProblems] = []
+        for shape, array in arrays([(job, shapes[job.number]) for job in ready], self._max_array()):
+            text = sbatch_script(shape, [job.folder for job in array], self.sweep / SLURM_DIR, self._start(array[0]))
+            if self.options.dry_run:
+                self._show(array, text)
+                continue
+            try:
+                submitted |= self._submit(shape, array, text)
+            except ConfigProblems as problems:
+                refused.append(problems)
+                returns |= {job.number: failed_return(job, problems) for job in array}
+        if refused and not submitted:
+            raise LaunchRefused(f"{ConfigProblems([found for report in refused for found in report.diagnostics])}\nnothing was started")
+        for report in refused:
+            print(report, file=sys.stderr, flush=True)
+        if self.options.dry_run:
+            returns |= {job.number: _nothing_done(job) for job in ready}
+        elif self.options.wait:
+            returns |= wait_for([job for job in ready if job.number in submitted], submitted, self.sweep, self.options)
+        else:
+            returns |= {job.number: SubmittedReturn.of(job, submitted[job.number]) for job in ready if job.number in submitted}
+            log.info("not waiting (hydra.launcher.wait=false); `zerocfg jobs %s` shows states and collects results", self.sweep)
+        return [returns[job.number] for job in jobs]
+
+    @property
+    def _python(self) -> str:
+        return self.options.python or sys.executable
+
+    def _max_array(self) -> int:
+        return self.cluster.max_array_size if isinstance(self.cluster, Cluster) else 1001
+
+    def _fill(self, job: PreparedJob) -> None:
+        with claimed(job.folder) as paths:
+            kept = fill(job, paths, self.seals.seal(job), PROGRAM, self._python)
+        if kept:
+            log.info("job %d: the folder holds an earlier run; kept: %s", job.number, ", ".join(kept))
+
+    def _start(self, job: PreparedJob) -> Start:
+        return Start(python=self._python, home=os.getcwd(), program=() if job.run is not None else PROGRAM)
+
+    def _show(self, array: Sequence[PreparedJob], text: str) -> None:
+        path = self.sweep / SLURM_DIR / f"job_{array[0].number}.sh"
+        replace_text(path, text, mode=0o700)
+        log.info("%s: dry run, nothing submitted: %s", numbers([job.number for job in array]), path)
+        print(text, end="", flush=True)
+
+    def _submit(self, shape: SlurmShape, array: Sequence[PreparedJob], text: str) -> dict[int, SlurmJob]:
+        job_id = submit(text, self.sweep / SLURM_DIR, shape)
+        records = {
+            job.number: SlurmJob(
+                number=job.number,
+                folder=str(job.folder),
+                slurm_id=f"{job_id}_{index}" if len(array) > 1 else job_id,
+                overrides=job.overrides,
+                world_size=job.world_size,
+            )
+            for index, job in enumerate(array)
+        }
+        keep_jobs(self.sweep, records.values())
+        kind = f"array {job_id}" if len(array) > 1 else f"job {job_id}"
+        log.info("%s: submitted as SLURM %s, %s", numbers([job.number for job in array]), kind, _size(array[0], shape))
+        return records
+
+
+def arrays(jobs: Sequence[tuple[PreparedJob, SlurmShape]], max_array_size: int) -> Iterator[tuple[SlurmShape, list[PreparedJob]]]:
+    """Jobs of the same shape together, in order, no more than an array may have."""
+    groups: dict[tuple[SlurmShape, bool], list[PreparedJob]] = {}
+    for job, shape in jobs:
+        groups.setdefault((shape, job.run is not None), []).append(job)
+    most = max(1, max_array_size)
+    for (shape, _), group in groups.items():
+        for first in range(0, len(group), most):
+            yield shape, group[first : first + most]
+
+
+def numbers(of: Sequence[int]) -> str:
+    """[0, 1, 2, 5] -> "jobs 0-2, 5"."""
+    runs: list[list[int]] = []
+    for number in sorted(of):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    text = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return f"job{'s' if len(of) > 1 else ''} {text}"
+
+
+def _size(job: PreparedJob, shape: SlurmShape) -> str:
+    nodes = f"{shape.nodes} node{'s' if shape.nodes > 1 else ''}"
+    if job.run is None:
+        return f"{nodes}, one process"
+    plan = job.run.plan
+    return f"{nodes}, {plan.topology.world_size} ranks, {plan.topology.backend}, ZeRO stage {plan.zero.stage}"
+
+
+def _nothing_done(job: PreparedJob) -> JobReturn:
+    ret = blank_return(job)
+    ret.status, ret.return_value = JobStatus.COMPLETED, None
+    return ret
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """In place of a return value that is not known yet."""
+
+    slurm_id: str
+    folder: str
+    state: str = "SUBMITTED"
+
+    def __str__(self) -> str:
+        return f"submitted as SLURM job {self.slurm_id}: {self.folder}"
+
+
+@dataclass
+class SubmittedReturn(JobReturn):  # type: ignore[misc]
+    """Of a job that nobody waits for: its status is not known, its value says what was submitted."""
+
+    @classmethod
+    def of(cls, job: PreparedJob, record: SlurmJob) -> SubmittedReturn:
+        blank = blank_return(job)
+        ret = cls(**{f.name: getattr(blank, f.name) for f in fields(blank)})
+        ret._return_value = Submitted(record.slurm_id, record.folder)
+        return ret
+
+    @property
+    def return_value(self) -> Any:
+        """A `Submitted`: Hydra's sweeper reads it of every job, and would take an unknown status for a failure."""
+        return self._return_value

@@ -1,0 +1,229 @@
+"""Waiting for submitted jobs: what changes is told once, each end becomes a JobReturn, failures are shown as they come."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from hydra.core.utils import JobReturn, JobStatus
+
+from zerocfg.diagnostics import render_report
+from zerocfg.launch.follow import Follower
+from zerocfg.launch.job import NodeOutcome
+from zerocfg.launch.paths import JobPaths
+from zerocfg.launch.prepare import PreparedJob
+from zerocfg.launch.results import read_results
+from zerocfg.launch.returns import job_return
+from zerocfg.launch.slurm_options import SlurmOptions
+from zerocfg.launch.slurm_script import SLURM_DIR
+from zerocfg.launch.slurm_state import JobState, SlurmJob, exit_code, keep_jobs, load_jobs, query, with_end
+from zerocfg.launch.sweep_results import results_table, sweep_row, write_results
+
+log = logging.getLogger("zerocfg.launch")
+_SETTLE_SECONDS = 10.0
+"""How long a file of an ended job may take to appear here: network file systems cache what they know of a folder."""
+_FEW = 8
+"""Up to so many jobs each change of state is told; of more, only how many are where."""
+_LAST_LINES = 15
+
+
+def wait_for(jobs: Sequence[PreparedJob], submitted: Mapping[int, SlurmJob], sweep: Path, options: SlurmOptions) -> dict[int, JobReturn]:
+    """A JobReturn for each job, by number. Ctrl-C ends the wait and leaves the jobs to SLURM: SystemExit(130)."""
+    watch = Watch([submitted[job.number] for job in jobs])
+    returns: dict[int, JobReturn] = {}
+    states: dict[int, JobState] = {}
+    with ExitStack() as stack:
+        follower = None
+        if len(jobs) == 1:
+            total = jobs[0].run.plan.train.steps if jobs[0].run is not None else 0
+            follower = stack.enter_context(Follower(JobPaths(jobs[0].folder), total_steps=total, bar=options.progress))
+        try:
+            while len(returns) < len(jobs):
+                watch.poll()
+                if follower is not None:
+                    follower.pump()
+                for job in jobs:
+                    record = submitted[job.number]
+                    if job.number not in returns and (state := watch.states[record.slurm_id]).ended:
+                        if follower is not None:
+                            follower.pump()
+                        returns[job.number] = _finish(job, record, state, sweep, followed=follower is not None)
+                        states[job.number] = state
+                        keep_jobs(sweep, [replace(record, last=state)])
+                if len(returns) < len(jobs):
+                    time.sleep(options.poll_seconds)
+        except KeyboardInterrupt:
+            left = [submitted[job.number].slurm_id for job in jobs if job.number not in returns]
+            log.info(
+                "Ctrl-C: %d jobs go on under SLURM; `zerocfg jobs %s` shows them, `scancel %s` ends them", len(left), sweep, " ".join(left)
+            )
+            raise SystemExit(130) from None
+    _report(jobs, submitted, returns, states, sweep)
+    return returns
+
+
+class Watch:
+    """States of some jobs. One squeue a look, however many there are."""
+
+    def __init__(self, jobs: Sequence[SlurmJob]) -> None:
+        self._jobs = jobs
+        self.states: dict[str, JobState] = {job.slurm_id: JobState("SUBMITTED") for job in jobs}
+        self._told: object = None
+        self._silent = False
+
+    def poll(self) -> None:
+        """Look, and log what is new. A controller that does not answer leaves all as it was."""
+        waiting = [job for job in self._jobs if not self.states[job.slurm_id].ended]
+        said = query({job.slurm_id for job in waiting})
+        if said is None:
+            if not self._silent:
+                log.warning("SLURM's controller does not answer; waiting for it")
+            self._silent = True
+            said = {job.slurm_id: self.states[job.slurm_id] for job in waiting}
+        elif self._silent:
+            self._silent = False
+            log.info("SLURM's controller answers again")
+        before = dict(self.states)
+        for job in waiting:
+            self.states[job.slurm_id] = with_end(job, said.get(job.slurm_id), before[job.slurm_id])
+        self._tell(before)
+
+    def _tell(self, before: Mapping[str, JobState]) -> None:
+        if len(self._jobs) > _FEW:
+            counts = Counter(state.state for state in self.states.values())
+            if counts != self._told:
+                log.info("%s", ", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
+                self._told = counts
+            return
+        for job in self._jobs:
+            now, then = self.states[job.slurm_id], before[job.slurm_id]
+            if now.ended or (now.state, now.reason) == (then.state, then.reason):
+                continue
+            where = f" on {now.nodes}" if now.nodes else f" ({now.reason})" if now.reason else ""
+            log.info("job %d: %s%s", job.number, now.state, where)
+
+
+_STOPPED = {
+    "CANCELLED": "cancelled in SLURM (scancel)",
+    "TIMEOUT": "time limit",
+    "DEADLINE": "deadline",
+    "NODE_FAIL": "a node was lost",
+    "BOOT_FAIL": "a node did not boot",
+    "OUT_OF_MEMORY": "out of the memory that SLURM gave it",
+    "PREEMPTED": "preempted by another job",
+    "REVOKED": "revoked by SLURM",
+    "LOST": "SLURM no longer knows it, and it has left no word: killed, or its files are not visible here",
+}
+
+
+def outcome(job: PreparedJob, record: SlurmJob, state: JobState, sweep: Path) -> NodeOutcome | str:
+    """What `job_return` needs to know of the end."""
+    if state.state in _STOPPED:
+        detail = ", ".join(filter(None, (f"SLURM job {record.slurm_id} {state.state}", state.reason, state.nodes)))
+        return NodeOutcome(1, f"{_STOPPED[state.state]} ({detail})")
+    paths = JobPaths(job.folder)
+    status = state.exit_status
+    if status is None:
+        # nothing of the script's own: SLURM has it as status:signal
+        code = exit_code(record.slurm_id)
+        status = _status(code, state)
+        if code.endswith(":53") or (status and not _has_text(paths.starter_log)):
+            return _batch_failure(record, state, code, sweep)
+    if status and not read_results(paths) and not _has_text(paths.starter_log):
+        return _batch_failure(record, state, f"{status}:0", sweep)
+    return NodeOutcome(status)
+
+
+def _status(code: str, state: JobState) -> int:
+    number, _, signal = code.partition(":")
+    if state.state == "COMPLETED":
+        return 0
+    return -int(signal) if signal.isdigit() and int(signal) else int(number) if number.isdigit() and int(number) else 1
+
+
+def _batch_failure(record: SlurmJob, state: JobState, code: str, sweep: Path) -> str:
+    """The ranks never started: the batch script's log says why, if there is one."""
+    log_file = sweep / SLURM_DIR / record.batch_log
+    lines = _tail(log_file) or "(no log: the node cannot write there; hydra.sweep.dir must be on a file system that all nodes share)"
+    return f"SLURM job {record.slurm_id} {state.state} {state.reason} exit code {code} on {state.nodes or 'no node'}\n{log_file}:\n{lines}"
+
+
+def _has_text(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _tail(path: Path, lines: int = _LAST_LINES) -> str:
+    try:
+        return "\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""
+
+
+def _finish(job: PreparedJob, record: SlurmJob, state: JobState, sweep: Path, *, followed: bool) -> JobReturn:
+    paths = JobPaths(job.folder)
+    if state.state == "COMPLETED":
+        _settle(paths, job.world_size)
+    ret, warnings = job_return(job, paths, outcome(job, record, state, sweep), shown=True)
+    if warnings:
+        print(render_report(warnings), file=sys.stderr, flush=True)
+    if ret.status is JobStatus.COMPLETED:
+        log.info("job %d: done: %s", job.number, job.folder)
+        return ret
+    print(failure(job, record, state, ret, followed=followed), file=sys.stderr, flush=True)
+    return ret
+
+
+def _settle(paths: JobPaths, world_size: int) -> None:
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while len(list(paths.results.glob("result_*.pkl"))) < world_size and time.monotonic() < deadline:
+        time.sleep(0.2)
+
+
+def failure(job: PreparedJob, record: SlurmJob, state: JobState, ret: JobReturn, *, followed: bool) -> str:
+    """What is shown of a failed job: rank, error, log, SLURM's word, last lines."""
+    problem = ret._return_value
+    paths = JobPaths(job.folder)
+    errors = sorted((r for r in read_results(paths).values() if not r.ok), key=lambda r: r.time)
+    lines = [getattr(problem, "summary", str(problem))]
+    status = "" if state.exit_status is None else f", exit status {state.exit_status}"
+    where = f" on {state.nodes}" if state.nodes else ""
+    lines.append(f"  SLURM job {record.slurm_id}: {state.state}{status}{where}")
+    words = _tail(paths.rank_log(errors[0].rank)) if errors else getattr(problem, "traceback", "") or _tail(paths.starter_log)
+    if words and not (followed and errors and errors[0].rank == 0):
+        lines += ["  last lines:", *(f"    {line}" for line in words.splitlines()[-_LAST_LINES:])]
+    return "\n".join(lines)
+
+
+def _report(
+    jobs: Sequence[PreparedJob],
+    submitted: Mapping[int, SlurmJob],
+    returns: Mapping[int, JobReturn],
+    states: Mapping[int, JobState],
+    sweep: Path,
+) -> None:
+    """results.csv of the sweep so far; for several jobs a table of these."""
+    mine = {}
+    for job in jobs:
+        done = returns[job.number].status is JobStatus.COMPLETED
+        state = states[job.number].state
+        mine[job.number] = sweep_row(job.number, state if done or state != "COMPLETED" else "FAILED", job.overrides, job.folder)
+    earlier = {
+        job.number: sweep_row(job.number, job.last.state if job.last else "SUBMITTED", job.overrides, Path(job.folder))
+        for job in load_jobs(sweep)
+        if job.number not in mine
+    }
+    path = write_results(sweep, [row for _, row in sorted({**earlier, **mine}.items())])
+    if len(jobs) > 1:
+        rows = [mine[job.number] for job in jobs]
+        failed = sum(returns[job.number].status is not JobStatus.COMPLETED for job in jobs)
+        print(results_table(rows, [("SLURM", [submitted[row.job].slurm_id for row in rows])]), flush=True)
+        log.info("%d of %d jobs done%s: %s", len(jobs) - failed, len(jobs), f", {failed} failed" if failed else "", path)
