@@ -36,8 +36,7 @@ def sbatch_script(shape: SlurmShape, folders: Sequence[Path], slurm_dir: Path, s
     several = len(folders) > 1
     lines = [
         "#!/bin/bash",
-        f"# Written by zerocfg: {_counted(len(folders), 'job')}, {_counted(shape.nodes, "node")} a job."
-        " `sbatch FILE` runs it again.",
+        f"# Written by zerocfg: {_counted(len(folders), 'job')}, {_counted(shape.nodes, 'node')} a job. `sbatch FILE` runs it again.",
         *(f"#SBATCH --{name}" + (f"={_directive(value)}" if value else "") for name, value in shape.directives),
     ]
     if several:
