@@ -27,9 +27,11 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Prepar
     with initialize_config_dir(str(conf_dir()), version_base=None):
         loader = GlobalHydra.instance().config_loader()
 
-        def make(*jobs: Sequence[str], detect: Callable[[], Detected] = lambda: BOX, start: bool = True) -> Prepared:
+        def make(
+            *jobs: Sequence[str], detect: Callable[[], Detected] = lambda: BOX, start: bool = True, hydra: Sequence[str] = ()
+        ) -> Prepared:
             config: DictConfig = loader.load_configuration(
-                config_name="zerocfg", overrides=["hydra.sweep.dir=sweep"], run_mode=RunMode.MULTIRUN
+                config_name="zerocfg", overrides=["hydra.sweep.dir=sweep", *hydra], run_mode=RunMode.MULTIRUN
             )
             compose = SweepComposer(loader, config).compose_job
             return prepare(config, jobs, 5, compose=compose, detect=detect, environ={}, start=start)
@@ -97,3 +99,9 @@ def test_the_machine_is_read_once(prepared: Prepare) -> None:
 
     prepared(["hardware=cpu"], ["hardware=auto"], ["hardware=a100x4"], detect=detect)
     assert len(calls) == 1
+
+
+def test_a_folder_may_be_named_after_the_jobs_values(prepared: Prepare, tmp_path: Path) -> None:
+    subdir = "hydra.sweep.subdir=${parallelism.name}-${hydra.job.num}"
+    done = prepared(["hardware=cpu", "parallelism=ddp"], ["hardware=cpu", "parallelism=zero2"], hydra=[subdir])
+    assert [job.folder for job in done.jobs] == [tmp_path / "sweep/ddp-5", tmp_path / "sweep/zero2-6"]

@@ -66,7 +66,7 @@ def compose_job(app: DictConfig, overrides: Sequence[str]) -> Composed:
     overrides: of the task; those of hydra.* are the app's own.
     """
     loader = hydra_api.loader_like(app)
-    return _compose(loader, app.hydra.job.config_name, [*app.hydra.overrides.hydra, *overrides], packaged_main=False)
+    return _compose(loader, app.hydra.job.config_name, [*_as_written(app), *overrides], packaged_main=False)
 
 
 def from_hydra(
@@ -77,9 +77,15 @@ def from_hydra(
     task_overrides: those that made it. parsed, defaults: Hydra's Override objects of all overrides (hydra.* too) and its
     ResultDefault objects in merge order, where the caller has kept them; without them Hydra's defaults list is made once more.
     """
-    overrides = [*cfg.hydra.overrides.hydra, *task_overrides]
+    overrides = [*_as_written(cfg), *task_overrides]
     diagnostics = [found for text in overrides if (found := surprises.on_command_line(text)) is not None]
     return _finish(cfg, hydra_api.record(cfg, overrides, parsed, defaults), diagnostics, packaged_main=False)
+
+
+def _as_written(cfg: DictConfig) -> list[str]:
+    """The overrides of hydra.*; an interpolation in one is not resolved with this config's values."""
+    written: Any = OmegaConf.to_container(cfg.hydra.overrides.hydra)
+    return [str(line) for line in written]
 
 
 def uses_groups(cfg: DictConfig) -> bool:

@@ -75,7 +75,9 @@ class SweepComposer:
         if type(self._hydra) is not ConfigLoaderImpl:
             return None
         hydra = self._master.hydra
-        given = tuple(str(line) for line in hydra.overrides.hydra)
+        # as written: an interpolation in one is the job's to resolve
+        written: Any = OmegaConf.to_container(hydra.overrides.hydra)
+        given = tuple(str(line) for line in written)
         # all that Hydra reads besides the files
         context = (given, hydra.job.config_name, os.getcwd(), JobRuntime.instance().conf.get("name"), version.getbase())
         if self._launch is None or context != self._context:
@@ -171,8 +173,7 @@ class _Launch:
 
 def _is_hydras(override: Any) -> bool:
     """Whether an override is about Hydra's own node, groups or search path."""
-    key = str(override.key_or_group)
-    return override.is_hydra_override() or split_key(key)[0] == "hydra" or key.lstrip("/").startswith("hydra/")
+    return split_key(override.key_or_group.lstrip("/"))[0].partition("/")[0] == "hydra"
 
 
 def _is_choice(override: Any) -> bool:
@@ -189,22 +190,13 @@ def _is_choice(override: Any) -> bool:
 
 def reads_elsewhere(cfg: DictConfig, override: Any) -> bool:
     """Whether applying an override may read or write another part of the config through an interpolation."""
-    value = override.value()
-    nested = isinstance(value, (dict, list))
-    key = override.key_or_group
-    if (nested and _names_another(value)) or leads_through_interpolation(cfg, key):
+    value, key = override.value(), override.key_or_group
+    if leads_through_interpolation(cfg, key):
         return True
     nodes = list(along(cfg, key))
     if len(nodes) < len(split_key(key)):
         return False
     if override.is_delete() and value is None:
         return is_interpolated(nodes[-1])
-    return (nested or override.is_add() or override.is_delete()) and holds_interpolation(nodes[-1])
-
-
-def _names_another(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_names_another, value.values()))
-    if isinstance(value, list):
-        return any(map(_names_another, value))
-    return isinstance(value, str) and "${" in value
+    merged = isinstance(value, (dict, list)) or override.is_add() or override.is_delete()
+    return merged and holds_interpolation(nodes[-1])
