@@ -22,7 +22,7 @@ from tests.compose.sweep_cases import HARD, Typed, overrides_of_a_job, overrides
 from zerocfg.compose import from_hydra
 from zerocfg.compose.plain import to_plain
 from zerocfg.compose.sweep import SweepComposer, plain_groups
-from zerocfg.compose.sweep_loader import CachedLoader
+from zerocfg.compose.sweep_loader import CachedLoader, Merges
 from zerocfg.confsource import conf_dir
 
 APP = Path(__file__).parent / "sweep_app"
@@ -42,9 +42,12 @@ def app(folder: Path, name: str, *hydra_overrides: str) -> Iterator[tuple[Any, D
 @pytest.fixture(scope="module", autouse=True)
 def _surroundings() -> Iterator[None]:
     ConfigStore.instance().store(group="typed", name="base", node=Typed)
+    both = {("postgres", "large"): "mysql_large"}
+    OmegaConf.register_new_resolver("sweep_test_pick", lambda db, model: both.get((db, model), "mysql_small"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SWEEP_TEST_COPIED", "copied")
         yield
+    OmegaConf.clear_resolver("sweep_test_pick")
 
 
 def described(node: Any, parent: Any = None) -> Any:
@@ -134,6 +137,14 @@ def test_every_option_is_composed_once_and_all_their_combinations_from_that(monk
             assert outcome(lambda at=at: composed[at]) == outcome(lambda at=at: loader.load_sweep_config(master, jobs[at]))  # type: ignore[misc]
 
 
+def test_a_merge_that_reads_elsewhere_is_also_seen_by_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Merges, "independent", True)
+    with app(APP, "linked") as (loader, master):
+        composer = SweepComposer(loader, master)
+        for job in (["model=large"], ["model=large", "db=postgres"], ["model=small"]):
+            assert_as_hydra(composer, loader, master, job)
+
+
 def test_a_result_shares_nothing_with_the_next() -> None:
     with app(APP, "plain") as (loader, master):
         composer = SweepComposer(loader, master)
@@ -156,6 +167,7 @@ def test_what_hydra_reads_besides_the_files_is_read_for_each_job(tmp_path: Path,
         monkeypatch.delenv("SWEEP_TEST_COPIED")
         assert_as_hydra(composer, loader, master, ["seed=2"])  # a KeyError
         monkeypatch.setenv("SWEEP_TEST_COPIED", "copied")
+        assert composer.compose(["seed=2"]).hydra.runtime.cwd == str(Path.cwd())
         monkeypatch.chdir(tmp_path)
         assert composer.compose(["seed=2"]).hydra.runtime.cwd == str(tmp_path)
         master.hydra.overrides.hydra.append("hydra.job.name=renamed")
@@ -168,6 +180,13 @@ def test_times_are_the_sweeps_own() -> None:
         drawn = master.hydra.job.name
         job = SweepComposer(loader, master).compose(["model=large"])
         assert job.hydra.job.name == drawn
+
+
+def test_the_sweeps_own_overrides_of_hydra_hold_for_each_job() -> None:
+    with app(APP, "plain", "hydra.sweep.dir=out/${model.name}", "+hydra.job.note=${seed}", "hydra.verbose=true") as (loader, master):
+        composer = SweepComposer(loader, master)
+        for job in ([], ["model=large", "seed=4"], ["+hydra.sweep.x=1"], ["seed=[1]"]):
+            assert_as_hydra(composer, loader, master, job)
 
 
 def test_one_bad_job_leaves_the_rest_unharmed() -> None:
