@@ -16,7 +16,7 @@ PLUGINS = SRC.parent.parent / "hydra_plugins"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "units", "release"),
-    ("facts", "diagnostics", "provenance", "gpus", "confsource", "codes", "schema", "hf"),
+    ("facts", "diagnostics", "provenance", "gpus", "confsource", "codes", "schema", "hf", "topology", "hidden"),
     ("plan", "artifact", "resolved", "lowered"),
     ("passes", "memory", "deepspeed"),
     ("overlay", "compiler", "planner", "deepspeed/importer"),

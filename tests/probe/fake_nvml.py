@@ -20,6 +20,8 @@ class Gpu:
     slices: Sequence[Gpu] | None = None
     """MIG slices; None: MIG is off."""
     lost: bool = False
+    cpus: Sequence[int] = ()
+    """Of its affinity; empty: NVML does not say."""
 
 
 class FakeNvml:
@@ -41,12 +43,20 @@ class FakeNvml:
     NVML_P2P_STATUS_UNKNOWN = 6
 
     def __init__(
-        self, gpus: Sequence[Gpu] = (), *, init_error: int | None = None, p2p: Mapping[int, int] | None = None, old_driver: bool = False
+        self,
+        gpus: Sequence[Gpu] = (),
+        *,
+        init_error: int | None = None,
+        p2p: Mapping[int, int] | None = None,
+        old_driver: bool = False,
+        ancestors: Mapping[frozenset[str], int] | None = None,
     ) -> None:
         self.gpus = list(gpus)
         self.init_error = init_error
         self.p2p = p2p
         self.old_driver = old_driver
+        self.ancestors = ancestors
+        """{uuid, uuid} -> NVML_TOPOLOGY_*."""
         self.open = 0
 
     def nvmlInit(self) -> None:
@@ -116,3 +126,16 @@ class FakeNvml:
         if self.p2p is None:
             raise self.NVMLError(self.NVML_ERROR_NOT_SUPPORTED)
         return self.p2p[capability]
+
+    def nvmlDeviceGetTopologyCommonAncestor(self, a: Gpu, b: Gpu) -> int:
+        if self.ancestors is None:
+            raise self.NVMLError(self.NVML_ERROR_NOT_SUPPORTED)
+        return self.ancestors[frozenset({a.uuid, b.uuid})]
+
+    def nvmlDeviceGetCpuAffinity(self, gpu: Gpu, words: int) -> list[int]:
+        if not gpu.cpus:
+            raise self.NVMLError(self.NVML_ERROR_NOT_SUPPORTED)
+        masks = [0] * max(words, max(gpu.cpus) // 64 + 1)
+        for cpu in gpu.cpus:
+            masks[cpu // 64] |= 1 << cpu % 64
+        return masks

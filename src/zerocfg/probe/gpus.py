@@ -78,7 +78,7 @@ def _read(nvml: Any, mask: str | None, root: Path) -> Found:
                 name=_text(nvml.nvmlDeviceGetName(handle)),
                 memory_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
                 compute_capability=_capability(nvml, board.handle),
-                numa_node=_numa_node(nvml, board.handle, root),
+                numa_node=read_numa_node(nvml, board.handle, root),
             )
         )
     handles = [boards[index].handle for index, _ in choices]
@@ -120,17 +120,17 @@ def _capability(nvml: Any, handle: Any) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _bus_id(info: Any) -> str:
+def bus_id(info: Any) -> str:
     """NVML's 00000000:1B:00.0 -> /sys's 0000:1b:00.0."""
     domain, _, rest = _text(info.busId).rstrip("\0").lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}"
 
 
-def _numa_node(nvml: Any, handle: Any, root: Path) -> int:
+def read_numa_node(nvml: Any, handle: Any, root: Path) -> int:
     """-1 where the machine does not say."""
     try:
-        bus_id = _bus_id(nvml.nvmlDeviceGetPciInfo(handle))
-        return int((root / "sys/bus/pci/devices" / bus_id / "numa_node").read_text())
+        address = bus_id(nvml.nvmlDeviceGetPciInfo(handle))
+        return int((root / "sys/bus/pci/devices" / address / "numa_node").read_text())
     except (nvml.NVMLError, OSError, ValueError):
         return -1
 
@@ -151,7 +151,7 @@ def _link(nvml: Any, handles: list[Any]) -> str:
 
 def _own_bus_id(nvml: Any, handle: Any) -> str:
     try:
-        return _bus_id(nvml.nvmlDeviceGetPciInfo(handle))
+        return bus_id(nvml.nvmlDeviceGetPciInfo(handle))
     except (nvml.NVMLError, ValueError):
         return "unknown"
 
@@ -171,7 +171,7 @@ def _links(nvml: Any, handle: Any) -> set[str]:
         except nvml.NVMLError:
             switch = False  # drivers before R460 do not say
         try:
-            ends.add("switch" if switch else _bus_id(remote))
+            ends.add("switch" if switch else bus_id(remote))
         except ValueError:
             continue
     return ends
