@@ -60,6 +60,10 @@ def _compile(
         Optional[str],  # noqa: UP045
         typer.Option("--out", metavar="DIR", help="Also write DIR/compiled: ds_config.json, launch.sh and the rest."),
     ] = None,
+    target: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--target", metavar="local|slurm", help="slurm: print the sbatch script; OUT/sbatch.sh with --out."),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
     config_path: ConfigPath = None,
@@ -69,7 +73,9 @@ def _compile(
     from zerocfg.cli.compile import compile_command
 
     raise typer.Exit(
-        compile_command(overrides or [], out=out, force=force, as_json=as_json, config_path=config_path, config_name=config_name)
+        compile_command(
+            overrides or [], out=out, target=target, force=force, as_json=as_json, config_path=config_path, config_name=config_name
+        )
     )
 
 
@@ -87,6 +93,20 @@ def _explain(words: Words = None, config_path: ConfigPath = None, config_name: C
     from zerocfg.cli.explain import explain_command
 
     raise typer.Exit(explain_command(words or [], config_path=config_path, config_name=config_name))
+
+
+@app.command("jobs")
+def _jobs(
+    directory: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(metavar="DIR", help="hydra.sweep.dir. Default: this folder, else the newest sweep below outputs/."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the state of a sweep's SLURM jobs and write its results.csv."""
+    from zerocfg.cli.jobs import jobs_command
+
+    raise typer.Exit(jobs_command(directory, as_json=as_json))
 
 
 @app.command("init")

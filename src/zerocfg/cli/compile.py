@@ -14,6 +14,10 @@ from zerocfg.cli import output
 from zerocfg.cli.outcome import examine_overrides
 from zerocfg.diagnostics import Diagnostic
 
+TARGETS = ("local", "slurm")
+SBATCH = "sbatch.sh"
+"""The script's name beside compiled/."""
+
 
 def compile_command(
     overrides: Sequence[str],
@@ -23,23 +27,36 @@ def compile_command(
     as_json: bool = False,
     config_path: str | None = None,
     config_name: str | None = None,
+    target: str | None = None,
 ) -> int:
-    """Print the run, and write it to OUT/compiled when asked.
+    """Print the run, and write it to OUT/compiled when asked. target: slurm prints the sbatch script, and writes it to OUT/sbatch.sh.
 
-    as_json: stdout holds exactly {"deepspeed": {}, "torchrun": [], "environment": {}, "resources": {}}; with errors it holds the
+    as_json: stdout holds exactly {"deepspeed": {}, "torchrun": [], "environment": {}, "resources": {}}, and "sbatch": "" for
+    slurm; with errors it holds the
     list that `check --json` prints, and the status is 1, so that stdout can always be parsed.
     """
-    result = examine_overrides(overrides, config_path, config_name)
+    if target not in (None, *TARGETS):
+        output.say(f"--target {target}: one of {', '.join(TARGETS)}")
+        return 2
+    text = ""
+    if target == "slurm":
+        from zerocfg.cli.compile_slurm import examine_for_slurm
+
+        result, text = examine_for_slurm(overrides, config_path, config_name, out=Path(out) if out is not None else None)
+    else:
+        result = examine_overrides(overrides, config_path, config_name)
     problems = list(result.diagnostics)
     if result.run is not None and out is not None:
-        problems += write_out(result.run, Path(out), force=force)
+        problems += write_out(result.run, Path(out), force=force, script=text)
     output.report(problems)
     if result.run is None or len(problems) > len(result.diagnostics):
         if as_json:
             output.report_json(problems)
         return 1
     if as_json:
-        output.product_json(result.run.as_dict())
+        output.product_json({**result.run.as_dict(), **({"sbatch": text} if text else {})})
+    elif text:
+        output.product(text.removesuffix("\n"))
     else:
         output.product(sections(result.run))
     return 0
@@ -56,11 +73,14 @@ def sections(run: CompiledRun) -> str:
     return "\n\n".join(f"[{name}]\n{text}" for name, text in parts.items())
 
 
-def write_out(run: CompiledRun, directory: Path, *, force: bool) -> list[Diagnostic]:
-    """Write directory/compiled. Everything is written beside it first: files that differ are replaced only with `force` (ZC181)."""
+def write_out(run: CompiledRun, directory: Path, *, force: bool, script: str = "") -> list[Diagnostic]:
+    """Write directory/compiled and, for a script, directory/sbatch.sh.
+
+    Everything is written beside it first: files that differ are replaced only with `force` (ZC181).
+    """
     import tempfile
 
-    from zerocfg.emit import COMPILED, write_compiled
+    from zerocfg.emit import COMPILED, replace_text, write_compiled
 
     target = directory / COMPILED
     try:
@@ -71,11 +91,16 @@ def write_out(run: CompiledRun, directory: Path, *, force: bool) -> list[Diagnos
             write_compiled(run, Path(draft) / COMPILED, program=None)
             drafts = sorted((Path(draft) / COMPILED).iterdir())
             differ = [new.name for new in drafts if _differs(new, target / new.name)]
+            sbatch = directory / SBATCH
+            if script and sbatch.exists() and sbatch.read_text(encoding="utf-8") != script:
+                differ.append(sbatch.name)
             if differ and not force:
                 return [_refused(f"{target} holds other files of the same names: {', '.join(differ)}", "--force, or another --out DIR")]
             target.mkdir(exist_ok=True)
             for new in drafts:
                 os.replace(new, target / new.name)
+            if script:
+                replace_text(sbatch, script, mode=0o700)
     except OSError as error:
         return [_refused(f"--out {directory} cannot be written: {error.strerror or error}", "a folder that you may write")]
     return []

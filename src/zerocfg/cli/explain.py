@@ -10,6 +10,7 @@ from zerocfg.cli import output
 from zerocfg.cli.outcome import Result, examine_overrides
 from zerocfg.compose.nearest import nearest_key
 from zerocfg.diagnostics import Diagnostic
+from zerocfg.hidden import HIDDEN, secret_path
 from zerocfg.provenance import Entry
 
 CONFIG = "config."
@@ -52,7 +53,7 @@ def below(key: str, entries: Mapping[str, Entry]) -> list[Entry]:
 def asked_entries(result: Result) -> Iterator[Entry]:
     """The composed config, leaf by leaf, each with the place where it was written."""
     for path, value in _leaves("", result.composed.container):
-        yield Entry(CONFIG + path, value, result.composed.origins.of(path), "")
+        yield Entry(CONFIG + path, HIDDEN if secret_path(path) else value, result.composed.origins.of(path), "")
 
 
 def _leaves(prefix: str, node: Any) -> Iterator[tuple[str, Any]]:

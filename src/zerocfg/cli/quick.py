@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 FLAGS = {"--json": "as_json", "--force": "force"}
-VALUES = {"--out": "out", "--config-path": "config_path", "--config-name": "config_name"}
+VALUES = {"--out": "out", "--target": "target", "--config-path": "config_path", "--config-name": "config_name"}
 
 OPTIONS: dict[str, tuple[str, ...]] = {
-    "compile": ("--out", "--force", "--json", "--config-path", "--config-name"),
+    "compile": ("--out", "--target", "--force", "--json", "--config-path", "--config-name"),
     "check": ("--json", "--config-path", "--config-name"),
     "explain": ("--config-path", "--config-name"),
 }

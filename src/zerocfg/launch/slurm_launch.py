@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from zerocfg.artifact import CompiledRun
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
-from zerocfg.emit import is_secret, replace_text
+from zerocfg.emit import is_secret, replace_text, set_aside
 from zerocfg.launch.folders import claimed, fill, remove_unused
 from zerocfg.launch.launcher import PROGRAM, LaunchRefused, Sealer, refusal
 from zerocfg.launch.prepare import PreparedJob, prepare
@@ -200,6 +200,7 @@ class _Launch:
 
     def _fill(self, job: PreparedJob) -> None:
         with claimed(job.folder) as paths:
+            set_aside(paths.starter_log)
             kept = fill(job, paths, self.seals.seal(job), PROGRAM, self._python)
         if kept:
             log.info("job %d: the folder holds an earlier run; kept: %s", job.number, ", ".join(kept))
@@ -255,7 +256,7 @@ def numbers(of: Sequence[int]) -> str:
 
 
 def _size(job: PreparedJob, shape: SlurmShape) -> str:
-    nodes = f"{shape.nodes} node{'s' if shape.nodes > 1 else ''}"
+    nodes = f"{shape.nodes} node{'s' if shape.nodes > 1 else ''} a job"
     if job.run is None:
         return f"{nodes}, one process"
     plan = job.run.plan

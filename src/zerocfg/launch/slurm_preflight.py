@@ -96,7 +96,7 @@ def _too_much(config: SlurmConfig, shape: SlurmShape, nodes: list[Node], names: 
         return
     wanted = (
         ("hardware.gpus_per_node", gpus, "GPUs a node", [n.num_gpus(config.gpu_type) for n in nodes], "hardware.gpus_per_node={}"),
-        (f"{PATH}.cpus_per_task", cpus, "CPUs a node", [n.cpus for n in nodes], f"{PATH}.cpus_per_task={{}}, or hardware.cpus_per_node"),
+        (f"{PATH}.cpus_per_task", cpus, "CPUs a node", [n.cpus for n in nodes], f"{PATH}.cpus_per_task={{0}}, or hardware.cpus_per_node={{0}}"),
         (f"{PATH}.mem_gb", memory, "MiB of memory a node", [n.memory_mb for n in nodes], f"{PATH}.mem_gb=0 for all of a node's"),
     )
     over = False

@@ -103,7 +103,8 @@ class Watch:
             return
         for job in self._jobs:
             now, then = self.states[job.slurm_id], before[job.slurm_id]
-            if now.ended or (now.state, now.reason) == (then.state, then.reason):
+            news = (now.state, now.reason) != (then.state, then.reason) and (now.reason != "" or now.state != "PENDING")
+            if now.ended or now.state == "COMPLETING" or not news:
                 continue
             where = f" on {now.nodes}" if now.nodes else f" ({now.reason})" if now.reason else ""
             log.info("job %d: %s%s", job.number, now.state, where)
@@ -127,17 +128,15 @@ def outcome(job: PreparedJob, record: SlurmJob, state: JobState, sweep: Path) ->
     if state.state in _STOPPED:
         detail = ", ".join(filter(None, (f"SLURM job {record.slurm_id} {state.state}", state.reason, state.nodes)))
         return NodeOutcome(1, f"{_STOPPED[state.state]} ({detail})")
-    paths = JobPaths(job.folder)
-    status = state.exit_status
+    status, code = state.exit_status, ""
     if status is None:
         # nothing of the script's own: SLURM has it as status:signal
         code = exit_code(record.slurm_id)
         status = _status(code, state)
-        if code.endswith(":53") or (status and not _has_text(paths.starter_log)):
-            return _batch_failure(record, state, code, sweep)
-    if status and not read_results(paths) and not _has_text(paths.starter_log):
-        return _batch_failure(record, state, f"{status}:0", sweep)
-    return NodeOutcome(status)
+    if status and not _ranks_started(JobPaths(job.folder)):
+        return _batch_failure(record, state, code or f"{status}:0", sweep)
+    # a shell's way to say that a signal has ended it
+    return NodeOutcome(128 - status if status > 128 else status)
 
 
 def _status(code: str, state: JobState) -> int:
@@ -154,11 +153,9 @@ def _batch_failure(record: SlurmJob, state: JobState, code: str, sweep: Path) ->
     return f"SLURM job {record.slurm_id} {state.state} {state.reason} exit code {code} on {state.nodes or 'no node'}\n{log_file}:\n{lines}"
 
 
-def _has_text(path: Path) -> bool:
-    try:
-        return path.stat().st_size > 0
-    except OSError:
-        return False
+def _ranks_started(paths: JobPaths) -> bool:
+    """Whether anything was written by torchrun or a rank; what an earlier run has left is out of the way by then."""
+    return any(path.is_file() and path.stat().st_size > 0 for path in (paths.starter_log, paths.rank_log(0))) or bool(read_results(paths))
 
 
 def _tail(path: Path, lines: int = _LAST_LINES) -> str:
@@ -178,7 +175,7 @@ def _finish(job: PreparedJob, record: SlurmJob, state: JobState, sweep: Path, *,
     if ret.status is JobStatus.COMPLETED:
         log.info("job %d: done: %s", job.number, job.folder)
         return ret
-    print(failure(job, record, state, ret, followed=followed), file=sys.stderr, flush=True)
+    print(failure(job, record, state, ret, sweep, followed=followed), file=sys.stderr, flush=True)
     return ret
 
 
@@ -188,7 +185,7 @@ def _settle(paths: JobPaths, world_size: int) -> None:
         time.sleep(0.2)
 
 
-def failure(job: PreparedJob, record: SlurmJob, state: JobState, ret: JobReturn, *, followed: bool) -> str:
+def failure(job: PreparedJob, record: SlurmJob, state: JobState, ret: JobReturn, sweep: Path, *, followed: bool) -> str:
     """What is shown of a failed job: rank, error, log, SLURM's word, last lines."""
     problem = ret._return_value
     paths = JobPaths(job.folder)
@@ -197,10 +194,20 @@ def failure(job: PreparedJob, record: SlurmJob, state: JobState, ret: JobReturn,
     status = "" if state.exit_status is None else f", exit status {state.exit_status}"
     where = f" on {state.nodes}" if state.nodes else ""
     lines.append(f"  SLURM job {record.slurm_id}: {state.state}{status}{where}")
-    words = _tail(paths.rank_log(errors[0].rank)) if errors else getattr(problem, "traceback", "") or _tail(paths.starter_log)
-    if words and not (followed and errors and errors[0].rank == 0):
-        lines += ["  last lines:", *(f"    {line}" for line in words.splitlines()[-_LAST_LINES:])]
+    if not (followed and errors and errors[0].rank == 0):
+        last = _last_words(problem, paths, sweep / SLURM_DIR / record.batch_log, errors[0].rank if errors else None)
+        lines += [f"    {line}" for line in last]
     return "\n".join(lines)
+
+
+def _last_words(problem: object, paths: JobPaths, batch_log: Path, rank: int | None) -> list[str]:
+    """Of the failing rank; where none has said anything, of whoever has: torchrun, rank 0, the batch script."""
+    if rank is not None:
+        return _tail(paths.rank_log(rank)).splitlines()
+    said = getattr(problem, "traceback", "").splitlines()[-_LAST_LINES:]
+    if said:
+        return said
+    return [*_tail(paths.rank_log(0), 8).splitlines(), *_tail(batch_log, 8).splitlines()]
 
 
 def _report(

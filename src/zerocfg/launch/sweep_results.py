@@ -40,14 +40,9 @@ class SweepRow:
 
 
 def sweep_row(number: int, state: str, overrides: Sequence[str], folder: Path) -> SweepRow:
-    """Read summary.json and rank 0's result. What is missing or damaged stays empty."""
+    """Read rank 0's result and summary.json; of a job that still runs, the last line of metrics.jsonl. What is missing stays empty."""
     paths = JobPaths(folder)
-    summary: dict[str, Any] = {}
-    try:
-        found = json.loads(paths.summary.read_text(encoding="utf-8"))
-        summary = found if isinstance(found, dict) else {}
-    except (OSError, ValueError):
-        pass  # the script keeps no summary
+    summary = _mapping(paths.summary) or _last_record(paths.metrics)
     return SweepRow(
         job=number,
         state=state,
@@ -56,6 +51,25 @@ def sweep_row(number: int, state: str, overrides: Sequence[str], folder: Path) -
         folder=str(folder),
         **{name: _number(summary.get(name)) for name in ("last_loss", "tokens_per_s", "peak_memory_bytes", "seconds")},
     )
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}  # the script keeps none
+    return found if isinstance(found, dict) else {}
+
+
+def _last_record(metrics: Path) -> dict[str, Any]:
+    """The last whole line, under summary.json's names."""
+    try:
+        for line in reversed(metrics.read_text(encoding="utf-8").splitlines()):
+            found = json.loads(line)
+            return {**found, "last_loss": found.get("loss"), "peak_memory_bytes": found.get("memory_bytes")}
+    except (OSError, ValueError, AttributeError):
+        pass  # none yet, or half a line
+    return {}
 
 
 def _objective(paths: JobPaths) -> float | None:
@@ -89,6 +103,24 @@ def write_results(sweep: Path, rows: Iterable[SweepRow]) -> Path:
     path = sweep / RESULTS
     replace_text(path, text.getvalue())
     return path
+
+
+def read_rows(sweep: Path) -> list[SweepRow]:
+    """What `write_results` wrote before; empty when there is none that can be read."""
+    kinds: dict[str, Any] = {
+        field.name: {"job": int, "state": str, "overrides": str, "folder": str}.get(field.name, float) for field in fields(SweepRow)
+    }
+    try:
+        with (sweep / RESULTS).open(encoding="utf-8", newline="") as file:
+            return [SweepRow(**_typed(row)) for row in csv.DictReader(file)]
+    except (OSError, ValueError, TypeError):
+        return []
+
+
+def _typed(row: dict[str, str]) -> dict[str, Any]:
+    kinds: dict[str, Any] = {"job": int, "state": str, "overrides": str, "folder": str}
+    names = {field.name for field in fields(SweepRow)}
+    return {name: kinds.get(name, float)(text) if text or kinds.get(name) is str else None for name, text in row.items() if name in names}
 
 
 def results_table(rows: Sequence[SweepRow], extra: Sequence[tuple[str, Sequence[str]]] = ()) -> str:

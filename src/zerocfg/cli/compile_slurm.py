@@ -1,0 +1,81 @@
+"""zerocfg compile --target slurm: the sbatch script of one run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from zerocfg.cli.outcome import Result
+from zerocfg.compiler import examine
+from zerocfg.compose import Composed, compose
+from zerocfg.diagnostics import Diagnostic, has_errors, in_order
+from zerocfg.launch.slurm_cluster import read_cluster
+from zerocfg.launch.slurm_launch import Placement
+from zerocfg.launch.slurm_options import SlurmOptions
+from zerocfg.launch.slurm_script import SLURM_DIR, Start, sbatch_script
+from zerocfg.passes.lower.slurm import PATH
+from zerocfg.probe.installed import installed
+
+_LAUNCHER = "hydra/launcher"
+
+
+def examine_for_slurm(
+    overrides: Sequence[str], config_path: str | None, config_name: str | None, *, out: Path | None
+) -> tuple[Result, str]:
+    """Compose, compile and lower for the cluster whose commands are here, if any. Returns the script too, empty with errors.
+
+    out: folder that holds compiled/; None: the one that a launch would make now.
+    """
+    if not any(text.lstrip("+").startswith(f"{_LAUNCHER}=") for text in overrides):
+        overrides = [f"{_LAUNCHER}=zerocfg_slurm", *overrides]
+    composed = compose(overrides, config_path=config_path, config_name=config_name)
+    found = list(composed.diagnostics)
+    options = _options(composed) if composed.container else None
+    if isinstance(options, Diagnostic):
+        found.append(options)
+    if not isinstance(options, SlurmOptions):
+        return Result(composed, None, in_order(found)), ""
+    placement = Placement(options, read_cluster())
+    outcome = examine(
+        composed.container,
+        origins=composed.origins,
+        detect=lambda: placement.machine.detected,
+        environ=dict(os.environ),
+        torch=installed("torch"),
+    )
+    found += outcome.diagnostics
+    if outcome.run is None:
+        return Result(composed, None, in_order(found)), ""
+    asked = composed.container.get("hardware", {}).get("accelerator") is not None
+    shape, problems = placement.shape(outcome.run, str(composed.cfg.hydra.job.name), accelerator_asked=asked)
+    found += problems
+    if has_errors(found):
+        return Result(composed, None, in_order(found)), ""
+    start = Start(python=options.python or sys.executable, home=os.getcwd(), takes_arguments=True)
+    folder = Path(os.path.abspath(out if out is not None else Path(str(composed.cfg.hydra.sweep.dir)) / "0"))
+    text = sbatch_script(shape, [folder], folder if out is not None else folder.parent / SLURM_DIR, start)
+    return Result(composed, outcome.run, in_order(found)), text
+
+
+def _options(composed: Composed) -> SlurmOptions | Diagnostic:
+    node = composed.cfg.hydra.launcher
+    target = str(OmegaConf.select(node, "_target_"))
+    if not target.endswith(".ZerocfgSlurmLauncher"):
+        return Diagnostic(
+            code="ZC723",
+            path=_LAUNCHER,
+            message=f"--target slurm, but {_LAUNCHER} is another launcher: {target}",
+            hint=f"{_LAUNCHER}=zerocfg_slurm, or without it",
+        )
+    try:
+        plain = cast("dict[str, Any]", OmegaConf.to_container(node, resolve=True))
+    except OmegaConfBaseException as problem:
+        first = str(problem).partition("\n")[0]
+        return Diagnostic(code="ZC723", path=PATH, message=f"{PATH} cannot be resolved: {first}", hint=f"{PATH}.FIELD=VALUE")
+    return SlurmOptions(**{name: value for name, value in plain.items() if not name.startswith("_")})

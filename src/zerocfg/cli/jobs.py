@@ -1,0 +1,91 @@
+"""zerocfg jobs: the jobs of a sweep that was submitted to SLURM, later and from another shell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from zerocfg.cli import output
+from zerocfg.diagnostics import Diagnostic
+from zerocfg.errors import ZerocfgError
+from zerocfg.launch.paths import JobPaths
+from zerocfg.launch.results import read_results
+from zerocfg.launch.slurm_script import SLURM_DIR
+from zerocfg.launch.slurm_state import JOBS_FILE, JobState, SlurmJob, keep_jobs, load_jobs, refresh
+from zerocfg.launch.sweep_results import SweepRow, results_table, sweep_row, write_results
+
+_SWEEPS = ("outputs", "multirun")
+"""Below them lie zerocfg's and Hydra's own hydra.sweep.dir."""
+
+
+def jobs_command(directory: str | None = None, *, as_json: bool = False) -> int:
+    """Print each job's state and results, and write DIR/results.csv.
+
+    directory: hydra.sweep.dir; None: this folder, else the newest sweep below outputs/ and multirun/. as_json: a list with
+    the columns of results.csv, slurm_id, reason and nodes. Status 1 when a job has failed, or was cancelled or lost.
+    """
+    sweep = Path(os.path.abspath(directory)) if directory is not None else _newest()
+    problem = _absent(sweep, directory)
+    if problem is not None:
+        output.report([problem])
+        if as_json:
+            output.report_json([problem])
+        return 1
+    assert sweep is not None
+    jobs = load_jobs(sweep)
+    states, answered = refresh(jobs)
+    if not answered:
+        output.say("SLURM's controller does not answer: states of open jobs are not known")
+    else:
+        keep_jobs(sweep, [replace(j, last=states[j.slurm_id]) for j in jobs if j.last is None and states[j.slurm_id].ended])
+    rows = [sweep_row(job.number, states[job.slurm_id].state, job.overrides, Path(job.folder)) for job in jobs]
+    try:
+        written = str(write_results(sweep, rows))
+    except OSError as error:
+        raise ZerocfgError(f"{sweep}/results.csv cannot be written: {error.strerror or error}") from error
+    if as_json:
+        output.product_json([_entry(row, job, states[job.slurm_id]) for row, job in zip(rows, jobs, strict=True)])
+    else:
+        where = [state.nodes or state.reason for state in (states[job.slurm_id] for job in jobs)]
+        output.product(results_table(rows, [("SLURM", [job.slurm_id for job in jobs]), ("where or why", where)]))
+        for line in _failures(jobs, states, sweep):
+            output.product(line)
+        output.say(written)
+    return 1 if any(state.ended and state.state != "COMPLETED" for state in states.values()) else 0
+
+
+def _entry(row: SweepRow, job: SlurmJob, state: JobState) -> dict[str, object]:
+    return {**asdict(row), "slurm_id": job.slurm_id, "reason": state.reason, "nodes": state.nodes}
+
+
+def _failures(jobs: list[SlurmJob], states: dict[str, JobState], sweep: Path) -> Iterator[str]:
+    for job in jobs:
+        state = states[job.slurm_id]
+        if not state.ended or state.state == "COMPLETED":
+            continue
+        paths = JobPaths(Path(job.folder))
+        errors = sorted((r for r in read_results(paths).values() if not r.ok), key=lambda r: r.time)
+        status = f"exit status {state.exit_status}" if state.exit_status else ""
+        why = f"rank {errors[0].rank} of {job.world_size}: {errors[0].error}" if errors else ", ".join(filter(None, (state.reason, status)))
+        yield f"job {job.number}: {state.state}: {why}"
+        yield f"  log: {paths.rank_log(errors[0].rank) if errors else sweep / SLURM_DIR / job.batch_log}"
+
+
+def _newest() -> Path | None:
+    here = Path.cwd()
+    if (here / SLURM_DIR / JOBS_FILE).is_file():
+        return here
+    found = [path for top in _SWEEPS for path in (here / top).glob(f"*/*/{SLURM_DIR}/{JOBS_FILE}")]
+    return max(found, key=lambda path: path.stat().st_mtime).parents[1] if found else None
+
+
+def _absent(sweep: Path | None, directory: str | None) -> Diagnostic | None:
+    if sweep is not None and (sweep / SLURM_DIR / JOBS_FILE).is_file():
+        return None
+    where = directory if directory is not None else "neither this folder nor outputs/ or multirun/ below it"
+    what = f"{where}: there is no {SLURM_DIR}/{JOBS_FILE}" if directory is not None else f"{where} holds a sweep that went to SLURM"
+    return Diagnostic(
+        code="ZC733", message=what, hint="zerocfg jobs DIR, with hydra.sweep.dir of a launch with hydra/launcher=zerocfg_slurm"
+    )
