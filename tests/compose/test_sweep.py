@@ -164,15 +164,13 @@ def test_what_hydra_reads_besides_the_files_is_read_for_each_job(tmp_path: Path,
         assert composer.compose(["seed=2"]).hydra.job.env_set == {"SWEEP_TEST_COPIED": "copied"}
         monkeypatch.setenv("SWEEP_TEST_COPIED", "other")
         assert composer.compose(["seed=2"]).hydra.job.env_set == {"SWEEP_TEST_COPIED": "other"}
-        monkeypatch.delenv("SWEEP_TEST_COPIED")
-        assert_as_hydra(composer, loader, master, ["seed=2"])  # a KeyError
-        monkeypatch.setenv("SWEEP_TEST_COPIED", "copied")
-        assert composer.compose(["seed=2"]).hydra.runtime.cwd == str(Path.cwd())
         monkeypatch.chdir(tmp_path)
         assert composer.compose(["seed=2"]).hydra.runtime.cwd == str(tmp_path)
         master.hydra.overrides.hydra.append("hydra.job.name=renamed")
         assert_as_hydra(composer, loader, master, ["seed=2"])
         assert composer.compose(["seed=2"]).hydra.job.name == "renamed"
+        monkeypatch.delenv("SWEEP_TEST_COPIED")
+        assert_as_hydra(composer, loader, master, ["seed=2"])  # a KeyError
 
 
 def test_times_are_the_sweeps_own() -> None:

@@ -100,11 +100,8 @@ class Family:
         cfg, merges = loader.load_recorded([o.input_line for o in base])
         self.template = make_template(cfg, merges, len(base))
         self._pieces: dict[tuple[str, str], Piece | None] = {}
-        self._splits = (
-            merges.independent
-            and not any("${" in _text(entry) for entry in group_defaults(loader.files, merges.defaults))
-            and not any(leads_through_interpolation(cfg, key) for key in hydra_keys)
-        )
+        named = any("${" in _text(entry) for entry in group_defaults(loader.files, merges.defaults))
+        self._splits = not named and not any(leads_through_interpolation(cfg, key) for key in hydra_keys)
 
     def pieces(self, chosen: Mapping[str, Any]) -> dict[str, Piece | None]:
         """chosen: group -> override. For each group what its option changes; None: more than one node, or one taken already."""
