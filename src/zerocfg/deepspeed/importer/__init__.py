@@ -13,10 +13,10 @@ from zerocfg.deepspeed.importer.draft import Draft, join, leaves_of, nested
 from zerocfg.deepspeed.importer.express import Expression, express
 from zerocfg.deepspeed.importer.learning import optimizer, scheduler
 from zerocfg.deepspeed.importer.migrate import migrate, migrate_values
-from zerocfg.deepspeed.importer.plan_rules import refuse_by_plan, tensor_parallel_batch
+from zerocfg.deepspeed.importer.plan_rules import allowed_world_sizes, refuse_by_plan, tensor_parallel_batch
 from zerocfg.deepspeed.importer.refuse import refuse_errors, refuse_inert, writes_missing
 from zerocfg.deepspeed.importer.result import Imported, ImportedEntry
-from zerocfg.deepspeed.importer.world import TOTAL, world_sizes
+from zerocfg.deepspeed.importer.world import TOTAL
 from zerocfg.diagnostics import ConfigProblems, Diagnostic, Severity
 
 __all__ = ["Imported", "ImportedEntry", "import_config"]
@@ -49,11 +49,11 @@ def import_config(
     refuse_errors(draft, world)
     refuse_by_plan(draft)
     left = refuse_errors(draft, world)  # what needed a value that the plan does not take
-    sizes = world_sizes(draft.leaves)
+    sizes = allowed_world_sizes(draft)
     tensor_parallel_batch(draft, world)
     refuse_inert(draft)
     any_size = TOTAL not in draft.leaves and not {TOTAL} & set(draft.refused)
-    understood = nested(draft.leaves)
+    understood = dict(draft.leaves)
     expression = Expression(draft, described=model is not None)
     if given.trainer.get("max_steps", -1) > 0:
         expression.values["train.steps"] = given.trainer["max_steps"]
@@ -63,7 +63,7 @@ def import_config(
         groups={"model": (model or {}).get("model", "none"), **expression.groups},
         values=values,
         kept=nested(draft.leaves),
-        understood=understood,
+        understood=nested({path: value for path, value in understood.items() if path in expression.said or path in draft.leaves}),
         entries=tuple(_account(config, draft, expression)),
         world_sizes=tuple(sizes),
         any_world_size=any_size,

@@ -116,7 +116,7 @@ class Draft:
 
     def refuse(self, path: str, code: str, text: str) -> None:
         """Leave it out: DeepSpeed ignores it, or would fail on it."""
-        spelled = self.sources.get(path)
+        spelled = self.sources.pop(path, None)
         if spelled is not None:
             self.refused[spelled] = (code, text)
         self.leaves.pop(path)

@@ -204,9 +204,7 @@ def _degree(value: Any) -> int:
 
 def _parallel(to: Expression) -> None:
     if "tensor_parallel.autotp_size" in to.left:
-        size = to.take("tensor_parallel.autotp_size", "parallelism.tensor_parallel_degree")
-        if size > 1:
-            to.values["parallelism.tensor_parallel_degree"] = size
+        to.move("tensor_parallel.autotp_size", "parallelism.tensor_parallel_degree")
     if "sequence_parallel_size" in to.left and ("data_parallel_size" in to.left or to.left["sequence_parallel_size"] == 1):
         size = to.take("sequence_parallel_size", "parallelism.sequence_parallel_degree")
         if size > 1:

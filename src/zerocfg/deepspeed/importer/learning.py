@@ -128,6 +128,8 @@ def _kept(to: Expression, kind: str) -> None:
             to.draft.refuse(path, "ZC657", "OneCycle needs cycle_min_lr and cycle_max_lr; try: scheduler=one_cycle")
     elif (scheduler_params(kind) or {}).get("total_num_steps") is not None and LENGTH not in to.left:
         to.left[LENGTH] = int(to.values.get("train.steps", _TRAIN_STEPS))
+    elif not to.draft.below("scheduler.params"):
+        to.left["scheduler.params"] = {}  # the engine hands it on as it is
 
 
 def _steps(to: Expression, fields: Mapping[str, Any]) -> int:

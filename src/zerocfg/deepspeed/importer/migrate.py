@@ -203,9 +203,11 @@ def hpz_off(draft: Draft) -> None:
 
 
 def tensor_parallel_off(draft: Draft) -> None:
+    """The engine asks for more than one rank everywhere (engine.py:595, 958, 1019)."""
     path = "tensor_parallel.autotp_size"
-    if draft.leaves.get(path) == 0 and not isinstance(draft.leaves[path], bool):
-        draft.change(path, 1, "ZC902", "0 is off, as is one rank")
+    value = draft.leaves.get(path)
+    if value in (0, 1) and not isinstance(value, bool):
+        draft.drop(path, "ZC902", f"{value} is off: parallelism.tensor_parallel_degree=1")
 
 
 VALUES: tuple[Callable[[Draft], None], ...] = (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from zerocfg.deepspeed.importer.draft import Draft
-from zerocfg.deepspeed.importer.world import MICRO, STEPS, TOTAL, micro_and_steps
+from zerocfg.deepspeed.importer.draft import Draft, split
+from zerocfg.deepspeed.importer.text import is_name, sayable
+from zerocfg.deepspeed.importer.world import MICRO, STEPS, TOTAL, micro_and_steps, tiles, world_sizes
 from zerocfg.deepspeed.keys import optimizer_type
 
 ZERO = "zero_optimization"
@@ -25,8 +26,11 @@ def refuse_by_plan(draft: Draft) -> None:
     _beyond_64_bits(draft)
     _degrees(draft)
     _lamb(draft)
+    _muon(draft)
+    _zenflow(draft)
     _bf16_states(draft)
     _not_sayable(draft)
+    _names(draft)
 
 
 def _count(draft: Draft, path: str) -> int:
@@ -81,6 +85,42 @@ def _lamb(draft: Draft) -> None:
             draft.refuse(f"bf16.{name}", "ZC320", "Lamb has no bf16 kernel: the first step fails; try: precision=bf16")
 
 
+def _muon(draft: Draft) -> None:
+    path = f"{ZERO}.reduce_scatter"
+    muon = optimizer_type(str(draft.leaves.get("optimizer.type", ""))) == "muon"
+    if muon and draft.leaves.get(f"{ZERO}.stage") == 3 and path not in draft.leaves:
+        draft.leaves[path] = False
+        draft.note("optimizer.type", "ZC653", "Muon at stage 3 needs reduce_scatter=false, which is added: DeepSpeed raises without it")
+
+
+def allowed_world_sizes(draft: Draft) -> list[int]:
+    """Ranks that the batch numbers and the degrees allow; numbers and degrees that none of them fits are refused."""
+    sizes = world_sizes(draft.leaves)
+    if not sizes and "data_parallel_size" in draft.leaves:
+        for path in draft.below("sequence_parallel_size") + draft.below("data_parallel_size"):
+            draft.refuse(path, "ZC644", "no machine has so many ranks, or the batch numbers do not fit them; try: another size")
+        sizes = world_sizes(draft.leaves)
+    if not sizes and TOTAL in draft.leaves:
+        draft.refuse(TOTAL, "ZC642", f"fits no number of ranks; try: {TOTAL} = {MICRO} x {STEPS} x ranks")
+        sizes = world_sizes(draft.leaves)
+    for path, code in ((f"{ZERO}.zero_hpz_partition_size", "ZC677"), ("tensor_parallel.autotp_size", "ZC681")):
+        tensor, secondary = _count(draft, "tensor_parallel.autotp_size"), _count(draft, f"{ZERO}.zero_hpz_partition_size")
+        if fit := [size for size in sizes if tiles(size, tensor, secondary)]:
+            return fit
+        if path in draft.leaves:
+            few = ", ".join(map(str, sizes[:6]))
+            draft.refuse(path, code, f"divides no number of ranks that the batch numbers allow ({few}); try: one of its divisors")
+    return sizes
+
+
+def _zenflow(draft: Draft) -> None:
+    """It overwrites the accumulation steps with its own number, which must be the same; here they depend on the ranks."""
+    if TOTAL in draft.leaves and MICRO in draft.leaves and STEPS not in draft.leaves:
+        for path in draft.below(f"{ZERO}.zenflow"):
+            why = f"takes the place of {STEPS}, which is not written and depends on the ranks; try: write {STEPS}"
+            draft.refuse(path, "ZC637", why)
+
+
 def _bf16_states(draft: Draft) -> None:
     view = draft.view()
     fp32_sums = str(view.value("data_types.grad_accum_dtype")).removeprefix("torch.") in ("fp32", "float32", "float")
@@ -102,3 +142,10 @@ def _not_sayable(draft: Draft) -> None:
     section = "activation_checkpointing"
     if draft.leaves.get(f"{section}.contiguous_memory_optimization") is not True and f"{section}.number_checkpoints" in draft.leaves:
         draft.refuse(f"{section}.number_checkpoints", "ZC315", "no effect without contiguous_memory_optimization")
+
+
+def _names(draft: Draft) -> None:
+    """Free names (a metric, an argument) that an override cannot spell."""
+    for path, value in list(draft.leaves.items()):
+        if not (all(is_name(name) for name in split(path)) and sayable(value)):
+            draft.refuse(path, "ZC907", "no override can spell this name; try: letters, digits, _ - . / and *, a letter first")

@@ -8,6 +8,7 @@ from typing import Any
 
 from zerocfg.deepspeed.check import check_deepspeed
 from zerocfg.deepspeed.importer.draft import Draft, nested, split
+from zerocfg.deepspeed.importer.world import MICRO, STEPS, TOTAL
 from zerocfg.deepspeed.keys import lookup
 from zerocfg.deepspeed.view import View
 from zerocfg.diagnostics import Diagnostic, Severity
@@ -26,13 +27,21 @@ def refuse_errors(draft: Draft, world_size: int | None) -> list[Diagnostic]:
     present = [section for section in PRESENCE if draft.below(section)]
     while True:
         before = dict(draft.leaves)
-        problems = check_deepspeed(nested(draft.leaves), world_size=world_size, prefix="")
+        problems = check_deepspeed(_with_accumulation(draft), world_size=world_size, prefix="")
         left = [problem for problem in problems if problem.severity is Severity.ERROR and not _leave_out(draft, problem)]
         for section in present:
             if not draft.below(section) and section not in draft.refused:
                 draft.leaves[section] = {}
         if draft.leaves == before:
             return left
+
+
+def _with_accumulation(draft: Draft) -> dict[str, Any]:
+    """The config, and the one accumulation step that DeepSpeed infers where it has nothing to divide (config.py:640-652)."""
+    config = nested(draft.leaves)
+    if STEPS not in config and not (TOTAL in config and MICRO in config):
+        config[STEPS] = 1
+    return config
 
 
 def _leave_out(draft: Draft, problem: Diagnostic) -> bool:
@@ -158,5 +167,6 @@ def _words(unmet: list[str]) -> str:
 
 
 def _off_on_purpose(view: View, unmet: list[str]) -> bool:
-    """The section says itself that it is off: its other values wait for the day it is switched on."""
-    return any(condition.endswith(".enabled") and view.raw(condition) is False for condition in unmet)
+    """The section says itself that it is off: its other values wait for the day it is switched on. Not so where a group writes
+    the switch: it leaves out what is off."""
+    return any(c.endswith(".enabled") and not c.startswith(OWNED) and view.raw(c) is False for c in unmet)

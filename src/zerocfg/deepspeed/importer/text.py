@@ -10,11 +10,11 @@ import yaml
 
 _KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
 """A name that may stand in the dotted key of an override."""
-_DICT_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./*-]*")
+_WORD = re.compile(r"[A-Za-z_/][A-Za-z0-9_/.-]*")
+"""A text that needs no quotes on a command line."""
 _READ_AS_ELSE = {"null", "true", "false", "nan", "inf", "on", "off", "yes", "no", "y", "n", "none"}
 """Words that are no text without quotes, here or in YAML."""
-_ESCAPED_IN_KEYS = set("\\()[]{}:=, \t")
 _BACKSLASHES_BEFORE_QUOTE = re.compile(r'(\\*)("|$)')
 _INTERPOLATION = re.compile(r"(\\*)\$\{")
 
@@ -27,20 +27,15 @@ def override(path: str, value: Any) -> str:
 def kept_leaves(kept: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Dotted path under `deepspeed` and value; a mapping with names that no dotted key can hold is one value."""
     for name, value in kept.items():
-        yield from _leaves(f"deepspeed.{name}", name, value)
+        yield from _leaves(f"deepspeed.{name}", value)
 
 
-def _leaves(path: str, name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    inner = isinstance(value, Mapping) and value and all(_KEY.fullmatch(key) for key in _names(value))
-    if isinstance(value, Mapping) and inner:
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value and all(_KEY.fullmatch(key) for key in value):
         for key, item in value.items():
-            yield from _leaves(f"{path}.{key}", key, item)
+            yield from _leaves(f"{path}.{key}", item)
     else:
         yield path, value
-
-
-def _names(node: Mapping[str, Any]) -> Iterator[str]:
-    yield from node
 
 
 def hydra_text(value: Any) -> str:
@@ -52,7 +47,7 @@ def hydra_text(value: Any) -> str:
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{_dict_key(str(key))}:{hydra_text(item)}" for key, item in value.items()) + "}"
+        return "{" + ",".join(f"{key}:{hydra_text(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ",".join(hydra_text(item) for item in value) + "]"
     text = str(value)
@@ -68,8 +63,15 @@ def literal(text: str) -> str:
     return _INTERPOLATION.sub(lambda m: m[1] * 2 + r"\${", text)
 
 
-def _dict_key(text: str) -> str:
-    return "".join(f"\\{letter}" if letter in _ESCAPED_IN_KEYS else letter for letter in text)
+def sayable(value: Any) -> bool:
+    """Whether every name in `value` may stand in an override: Hydra takes no quotes there, and reads some words as values."""
+    if isinstance(value, Mapping):
+        return all(is_name(str(name)) and sayable(item) for name, item in value.items())
+    return all(sayable(item) for item in value) if isinstance(value, (list, tuple)) else True
+
+
+def is_name(text: str) -> bool:
+    return bool(_NAME.fullmatch(text)) and text.lower() not in _READ_AS_ELSE
 
 
 class _Dumper(yaml.SafeDumper):
@@ -80,7 +82,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    plain = _WORD.fullmatch(value) and value.lower() not in _READ_AS_ELSE
+    plain = _NAME.fullmatch(value) and value.lower() not in _READ_AS_ELSE
     return dumper.represent_scalar("tag:yaml.org,2002:str", value if plain else literal(value), style=None if plain else '"')
 
 

@@ -8,10 +8,12 @@ from typing import Any
 TOTAL, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 LARGEST_WORLD = 1024
 """Where any number of ranks fits, they are listed up to here."""
+MOST_RANKS = 2**20
+"""Beyond any machine: numbers that only so many ranks fit are mistaken."""
 
 
 def world_sizes(leaves: Mapping[str, Any]) -> list[int]:
-    """Ranks for which DeepSpeed's own inference (runtime/config.py:607-656) comes out whole and the degrees divide them."""
+    """Ranks for which DeepSpeed's own inference (runtime/config.py:607-656) comes out whole."""
     total, micro, steps = (_count(leaves.get(name)) for name in (TOTAL, MICRO, STEPS))
     sequence, data = _count(leaves.get("sequence_parallel_size")), _count(leaves.get("data_parallel_size"))
     if sequence and data:
@@ -24,9 +26,12 @@ def world_sizes(leaves: Mapping[str, Any]) -> list[int]:
     else:
         most = min(LARGEST_WORLD, total)
         sizes = [ranks * (sequence or 1) for ranks in range(1, most + 1) if fits(total, micro, steps, ranks)]
-    tensor = _count(leaves.get("tensor_parallel.autotp_size")) or 1
-    secondary = _count(leaves.get("zero_optimization.zero_hpz_partition_size")) or 1
-    return [size for size in sizes if size % tensor == 0 and size % min(secondary, size) == 0 and size % (sequence or 1) == 0]
+    return [size for size in sizes if size <= MOST_RANKS]
+
+
+def tiles(size: int, tensor_parallel: int, secondary: int) -> bool:
+    """Whether groups of these sizes cover so many ranks."""
+    return size % tensor_parallel == 0 and size % min(secondary, size) == 0
 
 
 def fits(total: int, micro: int | None, steps: int | None, ranks: int) -> bool:
