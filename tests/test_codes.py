@@ -176,6 +176,29 @@ CASES = [
         {"hardware.accelerator": "cpu", "torchrun.numa_binding": "none"},
     ),
     c("ZC224", "communication.nccl_debug", {"communication.nccl_debug": "WARNING"}, {"communication.nccl_debug": "WARN"}),
+    c("ZC240", "checkpoint.every_steps", {"checkpoint.every_steps": 0}, {"checkpoint.every_steps": 1}),
+    c("ZC240", "checkpoint.every_minutes", {"checkpoint.every_minutes": 0.0}, {"checkpoint.every_minutes": 0.5}),
+    c("ZC240", "checkpoint.keep_last", {"checkpoint.keep_last": -1}, {"checkpoint.keep_last": 0}),
+    c("ZC240", "checkpoint.resume", {"checkpoint.resume": " "}, {"checkpoint.resume": "never"}),
+    c("ZC241", "checkpoint.async_save", {"checkpoint.async_save": True}, {"checkpoint": {"async_save": True, "enabled": True}}),
+    c(
+        "ZC241",
+        "checkpoint.every_steps",
+        {"checkpoint": {"every_steps": 5, "enabled": False}},
+        {"checkpoint.every_steps": 5},
+    ),
+    c(
+        "ZC242",
+        "checkpoint.consolidate_on_end",
+        {"checkpoint": {"every_steps": 5, "consolidate_on_end": True}, "parallelism.tensor_parallel_degree": 2},
+        {"checkpoint": {"every_steps": 5, "consolidate_on_end": True}},
+    ),
+    c(
+        "ZC243",
+        "torchrun.signals_to_handle",
+        {"checkpoint.every_steps": 5, "torchrun.signals_to_handle": ["SIGTERM"]},
+        {"checkpoint.every_steps": 5, "torchrun.signals_to_handle": ["SIGTERM", "SIGUSR2"]},
+    ),
     c("ZC301", "parallelism.stage", {"parallelism.stage": 4}, {"parallelism.stage": 0}),
     c("ZC302", "offload.param", {"offload.param": "cpu", "parallelism.stage": 2}, {"offload.param": "cpu", "offload.optimizer": "cpu"}),
     c(
@@ -372,6 +395,7 @@ CASES = [
     c("ZC812", "env.A-B", {"env.A-B": "x"}, {"env.A_B": "x"}),
     c("ZC812", "env.TOKENIZERS_PARALLELISM", {"env.TOKENIZERS_PARALLELISM": False}, {"env.TOKENIZERS_PARALLELISM": "false"}),
     c("ZC812", "env.X", {"env.X": None}, {"env.X": 1.5}),
+    c("ZC813", "env.TORCH_CUDA_ARCH_LIST", {"env.TORCH_CUDA_ARCH_LIST": "8.0;9.0a"}, {"env.TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"}),
 ]
 
 

@@ -37,6 +37,7 @@ WANTED = {
     "model": "none gpt_tiny gpt2_124m gpt_1b3 llama2_7b llama2_13b llama3_8b llama3_70b",
     "optimizer": "adamw adam lion adagrad lamb muon none",
     "scheduler": "none warmup_lr warmup_decay warmup_cosine one_cycle",
+    "checkpoint": "none steps minutes on_stop",
 }
 
 
@@ -125,6 +126,7 @@ def test_the_default_job() -> None:
         "model": "gpt_tiny",
         "optimizer": "adamw",
         "scheduler": "none",
+        "checkpoint": "none",
     }
     assert plain["deepspeed"] == {}
     assert plain["env"] == {}

@@ -18,6 +18,7 @@ from zerocfg.passes.lower.deepspeed import lower_deepspeed
 from zerocfg.passes.lower.environment import lower_environment, lower_resources
 from zerocfg.passes.lower.torchrun import arguments, lower_torchrun
 from zerocfg.passes.resolve.batch import resolve_batch
+from zerocfg.passes.resolve.checkpoint import resolve_checkpoint
 from zerocfg.passes.resolve.communication import resolve_communication
 from zerocfg.passes.resolve.hardware import resolve_hardware
 from zerocfg.passes.resolve.model import resolve_model
@@ -127,7 +128,8 @@ def resolve(config: RunConfig, detected: Detected | None, torch: str = "") -> tu
     precision = resolve_precision(config.precision, topology.value.sequence_parallel_degree)
     optimizer = resolve_optimizer(config.optimizer, hardware.value)
     train = resolve_train(config.train, hardware.value)
-    torchrun = resolve_torchrun(config.torchrun, hardware.value, _release(torch))
+    checkpoint = resolve_checkpoint(config.checkpoint)
+    torchrun = resolve_torchrun(config.torchrun, hardware.value, _release(torch), saves=checkpoint.value.enabled)
     sections: dict[str, Resolved[Any]] = {
         "hardware": hardware,
         "model": model,
@@ -139,6 +141,7 @@ def resolve(config: RunConfig, detected: Detected | None, torch: str = "") -> tu
         "activation_checkpointing": resolve_activation_checkpointing(config.activation_checkpointing, model.value),
         "optimizer": optimizer,
         "scheduler": resolve_scheduler(config.scheduler, config.optimizer.lr, train.value.steps),
+        "checkpoint": checkpoint,
         "communication": resolve_communication(config.communication, hardware.value, topology.value, precision.value, torchrun.value),
         "torchrun": torchrun,
         "train": train,

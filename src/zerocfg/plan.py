@@ -137,6 +137,27 @@ class SchedulerPlan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class CheckpointPlan:
+    enabled: bool
+    """Save: by count, by time, when asked to stop, after the last step."""
+    every_steps: int
+    """0: not by count."""
+    every_minutes: float
+    """0: not by time."""
+    keep_last: int
+    """0: all."""
+    async_save: bool
+    directory: str
+    """Absolute, or relative to the job's folder."""
+    resume: str
+    """auto, never, or a path."""
+    on_error: str
+    """stop or continue."""
+    consolidate_on_end: bool
+    max_requeues: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TorchrunPlan:
     max_restarts: int
     monitor_interval: float
@@ -183,6 +204,7 @@ class Plan:
     activation_checkpointing: ActivationCheckpointingPlan
     optimizer: OptimizerPlan
     scheduler: SchedulerPlan
+    checkpoint: CheckpointPlan
     communication: CommunicationPlan
     torchrun: TorchrunPlan
     train: TrainPlan

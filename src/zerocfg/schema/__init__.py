@@ -10,6 +10,7 @@ from typing import Any, Dict
 
 from zerocfg.schema.activation_checkpointing import ActivationCheckpointingConfig
 from zerocfg.schema.batch import BatchConfig
+from zerocfg.schema.checkpoint import CheckpointConfig
 from zerocfg.schema.hardware import HardwareConfig
 from zerocfg.schema.model import ModelConfig
 from zerocfg.schema.offload import OffloadConfig
@@ -28,6 +29,7 @@ GROUPS: dict[str, type] = {
     "model": ModelConfig,
     "optimizer": OptimizerConfig,
     "scheduler": SchedulerConfig,
+    "checkpoint": CheckpointConfig,
 }
 """Config groups: a folder of options each."""
 
@@ -55,6 +57,7 @@ class RunConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     torchrun: TorchrunConfig = field(default_factory=TorchrunConfig)
     communication: CommunicationConfig = field(default_factory=CommunicationConfig)

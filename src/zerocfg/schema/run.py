@@ -38,8 +38,8 @@ class TorchrunConfig:
     """Seconds that nodes wait for each other at the start."""
     signals_to_handle: List[str] = field(default_factory=lambda: ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"])
     """Signals that torchrun passes on to the workers."""
-    shutdown_timeout: Count = 30
-    """Seconds between SIGTERM and SIGKILL."""
+    shutdown_timeout: Optional[Count] = None
+    """Seconds between the signal to stop and SIGKILL. Null: torchrun's 30; 600 where a checkpoint is saved in between."""
     numa_binding: Optional[NumaBinding] = None
     """Null: node where a machine has several NUMA nodes and GPUs, else none."""
 

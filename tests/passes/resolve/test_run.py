@@ -26,6 +26,15 @@ COMMON: dict[str, Any] = {
 }
 
 
+def test_time_to_save_before_the_end() -> None:
+    saving = resolve_torchrun(TorchrunConfig(), GPUS, saves=True)
+    assert saving.value == TorchrunPlan(**{**COMMON, "shutdown_timeout": 600})
+    assert saving.reasons["shutdown_timeout"].text == "time for a step and a checkpoint"
+    asked_for = resolve_torchrun(TorchrunConfig(shutdown_timeout=45), GPUS, saves=True)
+    assert asked_for.value.shutdown_timeout == 45
+    assert asked_for.reasons["shutdown_timeout"].config_path == "torchrun.shutdown_timeout"
+
+
 @pytest.mark.parametrize(
     ("config", "hardware", "expected", "why"),
     [

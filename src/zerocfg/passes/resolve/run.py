@@ -17,19 +17,23 @@ DEFAULT_RDZV_PORT = 29500
 TESTED_TORCH = (2, 13)
 NUMA_TORCH = (2, 9)
 """First release whose torchrun has --numa-binding."""
+SHUTDOWN, SAVING_SHUTDOWN = 30, 600
 _UNCATCHABLE = ("SIGKILL", "SIGSTOP")
 
 
-def resolve_torchrun(config: TorchrunConfig, hardware: HardwareFacts, torch: tuple[int, int] = TESTED_TORCH) -> Resolved[TorchrunPlan]:
-    """torch: (major, minor) of the release that will run.
+def resolve_torchrun(
+    config: TorchrunConfig, hardware: HardwareFacts, torch: tuple[int, int] = TESTED_TORCH, *, saves: bool = False
+) -> Resolved[TorchrunPlan]:
+    """torch: (major, minor) of the release that will run. saves: ranks write a checkpoint before they end.
 
     Codes: ZC221 a value out of range, ZC222 a signal that cannot be handled, ZC223 NUMA binding where torchrun has none.
     """
     reasons: dict[str, Reason] = {name: asked(f"torchrun.{name}") for name in field_names(TorchrunConfig)}
     problems = []
     for name, least in (("max_restarts", 0), ("rdzv_timeout", 1), ("shutdown_timeout", 0)):
-        if int(getattr(config, name)) < least:
-            problems.append(_below(f"torchrun.{name}", int(getattr(config, name)), least))
+        value = getattr(config, name)
+        if value is not None and int(value) < least:
+            problems.append(_below(f"torchrun.{name}", int(value), least))
     if config.rdzv_port is not None and not 0 < int(config.rdzv_port) < 65536:
         problems.append(
             Diagnostic(
@@ -90,13 +94,19 @@ def resolve_torchrun(config: TorchrunConfig, hardware: HardwareFacts, torch: tup
         )
     else:
         binding, reasons["numa_binding"] = "none", rule(_PASS, "one NUMA node, or no GPU to bind to", "hardware.numa_nodes")
+    if config.shutdown_timeout is not None:
+        shutdown = int(config.shutdown_timeout)
+    elif saves:
+        shutdown, reasons["shutdown_timeout"] = SAVING_SHUTDOWN, rule(_PASS, "time for a step and a checkpoint", "checkpoint.enabled")
+    else:
+        shutdown, reasons["shutdown_timeout"] = SHUTDOWN, rule(_PASS, "torchrun's default")
     plan = TorchrunPlan(
         max_restarts=int(config.max_restarts),
         monitor_interval=config.monitor_interval or 0.0,
         rdzv_port=port,
         rdzv_timeout=int(config.rdzv_timeout),
         signals_to_handle=tuple(config.signals_to_handle),
-        shutdown_timeout=int(config.shutdown_timeout),
+        shutdown_timeout=shutdown,
         numa_binding=binding,
     )
     return Resolved(plan, reasons, problems)
