@@ -111,7 +111,9 @@ def test_a_sweep(app: Path) -> None:
         # frozen in the launcher, the same for all ranks
         words = (job / "rank_0.log").read_text()
         assert f"argv [] name run_{words.partition('run_')[2][:6]} helped yes env bar $(touch PWNED) {number + 1}\n" in words
-        assert words in done.stdout
+        assert [line for line in done.stdout.splitlines() if line.startswith(f"[{number}] ")] == [
+            f"[{number}] {line}" for line in words.splitlines()
+        ]
         assert "own class 7 class Answer:" in words
         assert "callback True COMPLETED Answer" in words
         assert "[app][INFO] - logged" in (job / "app.log").read_text()

@@ -11,7 +11,6 @@ import pytest
 from zerocfg.compiler import compile_run
 from zerocfg.diagnostics import Severity
 from zerocfg.facts import Detected, DetectedGpu
-from zerocfg.launch.gpus import allocate
 from zerocfg.launch.preflight import check_folders, check_machine, check_nesting, same_gpu
 from zerocfg.plan import Plan
 
@@ -110,22 +109,3 @@ def test_folders() -> None:
     assert (same.code, "jobs 0, 2" in same.message) == ("ZC705", True)
     (tag,) = check_folders([Path("/x/run_%j")])
     assert tag.code == "ZC708"
-
-
-@pytest.mark.parametrize(
-    ("mask", "wanted", "found", "given"),
-    [
-        (None, 2, 2, None),
-        (None, 2, 4, "0,1"),
-        ("4,5,7", 2, 3, "4,5"),
-        ("GPU-aa, MIG-bb", 1, 2, "GPU-aa"),
-        ("4,5", 2, 2, "4,5"),
-        ("", 0, 0, ""),
-        (None, 0, 4, None),
-    ],
-)
-def test_allocate(container: Make, mask: str | None, wanted: int, found: int, given: str | None) -> None:
-    changes = {"hardware.gpus_per_node": wanted} if wanted else {"hardware.accelerator": "cpu", "precision.dtype": "fp32"}
-    resources = compile_run(container(changes)).resources
-    environ = {} if mask is None else {"CUDA_VISIBLE_DEVICES": mask}
-    assert dict(allocate(resources, environ, found).environment) == {"CUDA_VISIBLE_DEVICES": given}

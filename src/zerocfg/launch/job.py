@@ -13,6 +13,7 @@ from types import FrameType
 
 from zerocfg.emit import RUN_DIR
 from zerocfg.launch.paths import JOB_TOKEN, JobPaths
+from zerocfg.launch.pool import hold
 from zerocfg.launch.processes import ProcessId, die_with_parent, end_all
 
 # What a launcher above may have left in the environment and the ranks must not take for theirs.
@@ -60,6 +61,8 @@ class NodeJob:
     launcher: ProcessId
     shutdown_seconds: float
     """From the request to stop until SIGKILL; longer than torchrun's own --shutdown-timeout."""
+    locks: tuple[str, ...] = ()
+    """Lock files of the job's devices (pool.py), held by torchrun as long as it lives."""
 
     def __call__(self) -> NodeOutcome:
         paths = JobPaths(Path(self.folder))
@@ -70,6 +73,7 @@ class NodeJob:
 
         for number in (signal.SIGTERM, signal.SIGUSR2):
             signal.signal(number, ask)
+        held = hold([Path(lock) for lock in self.locks])
         with paths.starter_log.open("ab") as log:
             process = subprocess.Popen(
                 self.command,
@@ -79,6 +83,7 @@ class NodeJob:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                pass_fds=[file.fileno() for file in held],
                 preexec_fn=die_with_parent,  # this process has one thread
             )
             try:

@@ -8,7 +8,7 @@ from typing import Optional
 
 @dataclass
 class LocalOptions:
-    """hydra/launcher=zerocfg_local: torchrun on this machine, one job after another."""
+    """hydra/launcher=zerocfg_local: torchrun on this machine; jobs wait for free GPUs and run side by side where they fit."""
 
     timeout_min: Optional[float] = None  # noqa: UP045 - OmegaConf reads this spelling on every Python
     """Minutes until a job is stopped. Null: no limit."""
@@ -20,6 +20,12 @@ class LocalOptions:
     """On a terminal, show a bar of the training steps."""
     dry_run: bool = False
     """Write each job's folder, compiled/ included, and start nothing."""
+    max_parallel: Optional[int] = None  # noqa: UP045
+    """Most jobs at a time. Null: as many as the GPUs (on cpu: the cores) allow."""
+    on_infeasible: str = "fail"
+    """A point of a sweep that does not compile: fail starts nothing, skip lists it and leaves it out (its objective is NaN)."""
+    retry_failed: bool = False
+    """On a rerun of the same hydra.sweep.dir, take over the jobs that finished with the same overrides, and run the others."""
 
 
 @dataclass

@@ -17,6 +17,7 @@ from zerocfg.compose import compose_job, from_hydra, uses_groups
 from zerocfg.compose.sweep import SweepJob
 from zerocfg.diagnostics import Diagnostic, has_errors, in_order, render_report
 from zerocfg.facts import Detected
+from zerocfg.hidden import hide_override
 from zerocfg.launch.hydra_state import hydra_config
 from zerocfg.launch.preflight import check_folders, check_machine, check_nesting
 from zerocfg.probe.installed import installed
@@ -29,7 +30,7 @@ class PreparedJob:
     number: int
     """hydra.job.num."""
     overrides: tuple[str, ...]
-    """As given, without hydra.*."""
+    """As given, without hydra.* and without the values of secrets."""
     config: DictConfig
     """Whole, with the hydra node; hydra.runtime.output_dir is set."""
     folder: Path
@@ -42,15 +43,26 @@ class PreparedJob:
         return self.run.plan.topology.world_size if self.run is not None else 1
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Infeasible:
+    """A point of a sweep that does not compile and is left out (on_infeasible=skip)."""
+
+    number: int
+    overrides: tuple[str, ...]
+    config: DictConfig | None = None
+
+
 @dataclass(slots=True)
 class Prepared:
     jobs: list[PreparedJob] = field(default_factory=list)
+    infeasible: list[Infeasible] = field(default_factory=list)
     report: list[tuple[str, list[Diagnostic]]] = field(default_factory=list)
     """Title of a job ("" for what concerns all) and what was found; jobs without a finding are not listed."""
 
     @property
     def refused(self) -> bool:
-        return any(has_errors(found) for _, found in self.report)
+        skipped = {_title(point.number, point.overrides) for point in self.infeasible}
+        return any(has_errors(found) for title, found in self.report if title not in skipped)
 
     def render(self) -> str:
         """One text for all jobs; a finding that several jobs share is shown once, with their numbers."""
@@ -79,12 +91,14 @@ def prepare(
     detect: Callable[[], Detected],
     environ: Mapping[str, str],
     start: bool = True,
+    skip_infeasible: bool = False,
     place: Callable[[PreparedJob], Iterable[Diagnostic]] | None = None,
 ) -> Prepared:
     """Compose and compile every job and check it against this machine.
 
     config: the sweep's own config. compose: overrides -> the job's config, as Hydra's load_sweep_config does. detect: looks
     at this machine, once. start: False leaves out what only a start needs (GPUs, nodes): a dry run.
+    skip_infeasible: points that do not compile are listed in `infeasible` and do not refuse the launch.
     place: checks a job against where it would run, in place of this machine.
     """
     done = Prepared()
@@ -105,13 +119,19 @@ def prepare(
                 found = [*found, *place(job)]
             elif start and job.run is not None and (job.run.plan.hardware.is_cuda or job.run.plan.hardware.num_nodes > 1):
                 found = [*found, *check_machine(job.run.plan, machine(), environ)]
+        if several and skip_infeasible and has_errors(found):
+            done.infeasible.append(Infeasible(number=number, overrides=tuple(overrides)))
+        elif job is not None:
             done.jobs.append(job)
         if found:
-            title = " ".join(filter_overrides(list(overrides)))
-            done.report.append((f"job {number}: {title}".rstrip(": ") if several else "", found))
+            done.report.append((_title(number, overrides) if several else "", found))
     if clashes := list(check_folders([job.folder for job in done.jobs])):
         done.report.append(("", clashes))
     return done
+
+
+def _title(number: int, overrides: Sequence[str]) -> str:
+    return f"job {number}: {' '.join(map(hide_override, filter_overrides(list(overrides))))}".rstrip(": ")
 
 
 def _one(
@@ -148,7 +168,7 @@ def _one(
             return None, found
     job = PreparedJob(
         number=number,
-        overrides=tuple(filter_overrides(overrides)),
+        overrides=tuple(map(hide_override, filter_overrides(overrides))),
         config=config,
         folder=Path(folder),
         run=run,

@@ -9,6 +9,8 @@ from typing import Any
 
 from hydra.core.utils import JobReturn, JobRuntime, JobStatus
 from hydra.errors import CompactHydraException
+from omegaconf import OmegaConf
+from yaml import YAMLError
 
 from zerocfg.diagnostics import Diagnostic, Severity
 from zerocfg.errors import ZerocfgError
@@ -79,6 +81,19 @@ def blank_return(job: PreparedJob) -> JobReturn:
         working_dir=str(job.folder) if changes_directory(job.config) else os.getcwd(),
         task_name=JobRuntime.instance().get("name"),
     )
+
+
+def earlier_return(job: PreparedJob) -> JobReturn | None:
+    """Of a job that finished in an earlier launch of the same sweep, with the same overrides; None when it has to run."""
+    saved = job.folder / str(job.config.hydra.output_subdir or "") / "overrides.yaml"
+    try:
+        same = list(OmegaConf.load(saved)) == list(job.config.hydra.overrides.task)
+    except (OSError, ValueError, YAMLError):
+        return None
+    if not same:
+        return None
+    ret, _ = job_return(job, JobPaths(job.folder), NodeOutcome(0), shown=True)
+    return ret if ret.status is JobStatus.COMPLETED else None
 
 
 def failed_return(job: PreparedJob, problem: Exception) -> JobReturn:

@@ -107,9 +107,6 @@ def write_results(sweep: Path, rows: Iterable[SweepRow]) -> Path:
 
 def read_rows(sweep: Path) -> list[SweepRow]:
     """What `write_results` wrote before; empty when there is none that can be read."""
-    kinds: dict[str, Any] = {
-        field.name: {"job": int, "state": str, "overrides": str, "folder": str}.get(field.name, float) for field in fields(SweepRow)
-    }
     try:
         with (sweep / RESULTS).open(encoding="utf-8", newline="") as file:
             return [SweepRow(**_typed(row)) for row in csv.DictReader(file)]

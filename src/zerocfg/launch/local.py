@@ -1,0 +1,128 @@
+"""One job on this machine: started, looked at, ended."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+import uuid
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from hydra.core.utils import JobReturn
+
+from zerocfg.diagnostics import render_report
+from zerocfg.emit import COMPILED, LAUNCH, is_secret
+from zerocfg.launch.executors import submit_local
+from zerocfg.launch.folders import claimed, fill
+from zerocfg.launch.job import NodeJob, NodeOutcome
+from zerocfg.launch.options import LocalOptions
+from zerocfg.launch.paths import JOB_TOKEN, PAYLOAD, JobPaths
+from zerocfg.launch.pool import Lease
+from zerocfg.launch.prepare import PreparedJob
+from zerocfg.launch.processes import ProcessId, end_all
+from zerocfg.launch.returns import job_return
+
+log = logging.getLogger("zerocfg.launch")
+PROGRAM = ("-m", "zerocfg.launch.worker", PAYLOAD)
+STOP_MARGIN_SECONDS = 15.0
+_ASK_AGAIN_SECONDS = 2.0
+
+
+def script_of(job: PreparedJob) -> Path:
+    return job.folder / COMPILED / LAUNCH
+
+
+def report_kept(job: PreparedJob, kept: list[str]) -> None:
+    if kept:
+        log.info("job %d: the folder holds an earlier run; kept: %s", job.number, ", ".join(kept))
+
+
+class LocalJob:
+    """A job that runs here. Raises ConfigProblems (ZC706) at once when its folder is in use."""
+
+    def __init__(self, job: PreparedJob, payload: bytes, options: LocalOptions, lease: Lease) -> None:
+        self.job = job
+        self.paths = JobPaths(job.folder)
+        self.lease = lease
+        self.started = time.monotonic()
+        self._options = options
+        self._token = uuid.uuid4().hex
+        self._stack = ExitStack()
+        self._asked = 0.0
+        self._stop_by = float("inf")
+        self._submitted: Any = None
+        python = options.python or sys.executable
+        self.shutdown_seconds = (job.run.plan.torchrun.shutdown_timeout if job.run else 10) + STOP_MARGIN_SECONDS
+        try:
+            self._stack.enter_context(claimed(job.folder))
+            report_kept(job, fill(job, self.paths, payload, PROGRAM, python))
+            node = NodeJob(
+                folder=str(job.folder),
+                command=("/bin/sh", str(script_of(job))) if job.run is not None else (python, "-u", *PROGRAM),
+                cwd=os.getcwd(),
+                environment=lease.environment,
+                launcher=ProcessId.own(),
+                shutdown_seconds=self.shutdown_seconds,
+                locks=tuple(map(str, lease.inherited)),
+            )
+            self._submitted = submit_local(
+                node, self.paths, python=python, timeout_min=options.timeout_min, environment=self._hidden_environment()
+            )
+        except BaseException:
+            self.release()
+            raise
+
+    def _hidden_environment(self) -> dict[str, str]:
+        """Secrets of the config's env go by the processes' environment alone."""
+        run = self.job.run
+        secrets = {name: value for name, value in (run.environment if run else {}).items() if is_secret(name)}
+        return {**secrets, JOB_TOKEN: self._token}
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    def done(self) -> bool:
+        return bool(self._submitted.done())
+
+    def finish(self, *, shown: bool) -> JobReturn:
+        """What Hydra gets. shown: rank 0's log was on the terminal."""
+        end_all(self._token, but=(os.getpid(),))
+        ret, warnings = job_return(self.job, self.paths, self._outcome(), shown=shown)
+        self.release()
+        if warnings:
+            print(render_report(warnings), file=sys.stderr, flush=True)
+        return ret
+
+    def _outcome(self) -> NodeOutcome | str:
+        problem = self._submitted.exception()
+        if problem is not None:
+            return str(problem)
+        outcome = self._submitted.result()
+        assert isinstance(outcome, NodeOutcome)
+        return outcome
+
+    def ask_to_stop(self) -> None:
+        """Once more every two seconds: submitit ignores it until the job's own handler is in place."""
+        now = time.monotonic()
+        self._stop_by = min(self._stop_by, now + self.shutdown_seconds)
+        if now - self._asked > _ASK_AGAIN_SECONDS:
+            self._asked = now
+            with suppress(ProcessLookupError):
+                os.kill(int(self._submitted.job_id), signal.SIGTERM)
+
+    @property
+    def overdue(self) -> bool:
+        """Asked to stop, and did not in time."""
+        return time.monotonic() > self._stop_by
+
+    def kill(self) -> None:
+        end_all(self._token, but=(os.getpid(),), grace=0.0)
+
+    def release(self) -> None:
+        self._stack.close()
+        self.lease.close()

@@ -1,0 +1,166 @@
+"""All jobs of a launch on this machine: each waits for its devices in order, as many run side by side as fit."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from hydra.core.utils import JobReturn, JobStatus, filter_overrides
+
+from zerocfg.diagnostics import ConfigProblems
+from zerocfg.launch.board import Board
+from zerocfg.launch.local import LocalJob
+from zerocfg.launch.options import LocalOptions
+from zerocfg.launch.pool import Lease, Pool, needed
+from zerocfg.launch.prepare import PreparedJob
+from zerocfg.launch.returns import failed_return
+
+log = logging.getLogger("zerocfg.launch")
+
+
+class Terminated(BaseException):
+    """SIGTERM or SIGHUP to the launcher."""
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into an exception: without it the launcher would die with its ranks still running."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Terminated
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class LocalQueue:
+    """pools: "gpu" and "core". seal: a job's payload, made just before it starts."""
+
+    def __init__(
+        self,
+        jobs: Sequence[PreparedJob],
+        *,
+        seal: Callable[[PreparedJob], bytes],
+        options: LocalOptions,
+        pools: Mapping[str, Pool],
+        board: Board,
+        after_each: Callable[[], None],
+    ) -> None:
+        self._waiting = deque(jobs)
+        self._seal, self._options, self._pools, self._board, self._after_each = seal, options, pools, board, after_each
+        self._running: list[LocalJob] = []
+        self.returns: dict[int, JobReturn] = {}
+        """By job number."""
+
+    def run(self) -> None:
+        """Until the last job has ended. Raises SystemExit (130, 143) after Ctrl-C or SIGTERM, with nothing left running."""
+        with stoppable(), self._board:
+            try:
+                while self._waiting or self._running:
+                    self._start_what_fits()
+                    self._take_in_what_ended()
+                    self._board.update(self._running, len(self._waiting))
+                    if self._waiting or self._running:
+                        time.sleep(self._options.poll_seconds)
+            except (KeyboardInterrupt, Terminated) as stop:
+                how, status = ("Ctrl-C", 130) if isinstance(stop, KeyboardInterrupt) else ("SIGTERM", 143)
+                self._stop_all(how)
+                raise SystemExit(status) from None
+            finally:
+                for pool in self._pools.values():
+                    pool.give_up()
+                for job in self._running:
+                    job.kill()
+                    job.release()
+
+    def _start_what_fits(self) -> None:
+        limit = self._options.max_parallel
+        while self._waiting and (limit is None or len(self._running) < limit):
+            job = self._waiting[0]
+            lease = self._lease(job)
+            if lease is None:
+                return  # the oldest goes first: a wide job is not overtaken for ever
+            self._waiting.popleft()
+            try:
+                started = LocalJob(job, self._seal(job), self._options, lease)
+            except ConfigProblems as problems:  # taken by another run since it was checked
+                lease.close()
+                self.returns[job.number] = failed_return(job, problems)
+                continue
+            self._running.append(started)
+            devices = ",".join(d.entry for d in lease.devices) if job.run is not None and job.run.resources.gpus_per_node else ""
+            where = f", GPUs {devices}" if devices else ""
+            log.info("job %d: started, %s%s: %s", job.number, size_of(job), where, job.folder)
+            self._board.add(started)
+
+    def _lease(self, job: PreparedJob) -> Lease | None:
+        gpus, cores = needed(job.run.resources if job.run else None, len(self._pools["core"].devices))
+        if gpus:
+            return self._pools["gpu"].take(gpus)
+        lease = self._pools["core"].take(cores)
+        if lease is not None:
+            lease.devices = ()  # cores are counted, not bound: torch and the kernel place the threads
+        return lease
+
+    def _take_in_what_ended(self) -> None:
+        for running in [r for r in self._running if r.done()]:
+            self._board.remove(running)
+            ret = running.finish(shown=self._board.shows_logs)
+            self._running.remove(running)
+            self.returns[running.job.number] = ret
+            report(running, ret)
+            self._after_each()
+
+    def _stop_all(self, how: str) -> None:
+        """A second Ctrl-C ends the wait."""
+        numbers = ", ".join(str(r.job.number) for r in self._running) or "none"
+        log.info("%s: stopping all ranks of jobs %s; %d not started", how, numbers, len(self._waiting))
+        left = list(self._running)
+        try:
+            while left:
+                for running in left:
+                    running.ask_to_stop()
+                self._board.update(self._running, 0)
+                left = [r for r in left if not r.done() and not r.overdue]
+                time.sleep(self._options.poll_seconds)
+        except (KeyboardInterrupt, Terminated):
+            pass
+        for running in self._running:
+            running.kill()
+            running.release()
+            log.info("job %d: stopped: %s", running.job.number, running.job.folder)
+        self._running.clear()
+
+
+def size_of(job: PreparedJob) -> str:
+    if job.run is None:
+        return "one process"
+    plan = job.run.plan
+    return f"{plan.topology.world_size} ranks, {plan.topology.backend}, ZeRO stage {plan.zero.stage}"
+
+
+def report(running: LocalJob, ret: JobReturn) -> None:
+    """One line for a job that has ended."""
+    job, paths = running.job, running.paths
+    if ret.status is not JobStatus.COMPLETED:
+        log.info("job %d: failed after %.0f s: %s", job.number, running.seconds, paths.root)
+        return
+    loss = ""
+    with suppress(OSError, ValueError, KeyError, TypeError):  # the script keeps no summary
+        loss = f", last loss {json.loads(paths.summary.read_text(encoding='utf-8'))['last_loss']:.4f}"
+    title = " ".join(filter_overrides(list(job.overrides)))
+    log.info("job %d: done in %.0f s%s: %s%s", job.number, running.seconds, loss, paths.root, f"  [{title}]" if title else "")
