@@ -23,6 +23,7 @@ from zerocfg.compose import from_hydra
 from zerocfg.compose.plain import to_plain
 from zerocfg.compose.sweep import SweepComposer, plain_groups
 from zerocfg.compose.sweep_loader import CachedLoader, Merges
+from zerocfg.compose.sweep_nodes import masked_copy
 from zerocfg.confsource import conf_dir
 
 APP = Path(__file__).parent / "sweep_app"
@@ -216,6 +217,15 @@ def test_a_search_path_in_a_job_is_hydras_to_follow(tmp_path: Path) -> None:
         assert composer.compose(job).db == {"host": "far"}
         assert_as_hydra(composer, loader, master, ["db=remote"])
         assert composer.compose_job(job).defaults is None
+
+
+def test_the_hydra_node_is_copied_as_omegaconf_copies_it() -> None:
+    with app(APP, "plain") as (loader, master):
+        cfg = loader.load_sweep_config(master, ["model=large", "seed=2"])
+        copied = masked_copy(cfg, "hydra", "model")
+        assert described(copied) == described(OmegaConf.masked_copy(cfg, ["hydra", "model"]))
+        copied.hydra.job.name = "spoiled"
+        assert cfg.hydra.job.name == "app"
 
 
 JOBS = [
