@@ -127,8 +127,10 @@ class LocalQueue:
 
     def _stop_all(self, how: str) -> None:
         """A second Ctrl-C ends the wait."""
-        numbers = ", ".join(str(r.job.number) for r in self._running) or "none"
-        log.info("%s: stopping all ranks of jobs %s; %d not started", how, numbers, len(self._waiting))
+        for running in self._running:
+            log.info("job %d: %s, stopping all ranks", running.job.number, how)
+        if self._waiting:
+            log.info("%s: %d jobs not started", how, len(self._waiting))
         left = list(self._running)
         try:
             while left:
