@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from zerocfg.diagnostics import Diagnostic
+from zerocfg.hidden import is_secret
 from zerocfg.plan import Plan
 from zerocfg.provenance import Entry
 
@@ -43,11 +44,16 @@ class CompiledRun:
     diagnostics: tuple[Diagnostic, ...] = ()
     """Warnings and notes; a run with errors is never compiled."""
 
+    @property
+    def open_environment(self) -> dict[str, str]:
+        """What may be written or shown: without the names that look like secrets."""
+        return {name: value for name, value in self.environment.items() if not is_secret(name)}
+
     def as_dict(self) -> dict[str, Any]:
         """The shape of `zerocfg compile --json`."""
         return {
             "deepspeed": dict(self.deepspeed),
             "torchrun": list(self.torchrun),
-            "environment": dict(self.environment),
+            "environment": self.open_environment,
             "resources": asdict(self.resources),
         }

@@ -11,7 +11,8 @@ from zerocfg.artifact import CompiledRun, Resources
 from zerocfg.deepspeed.check import check_deepspeed
 from zerocfg.diagnostics import ConfigProblems, Diagnostic, Severity, has_errors, in_order
 from zerocfg.facts import Detected
-from zerocfg.lowered import flatten, nest, overlay
+from zerocfg.hidden import HIDDEN, is_secret
+from zerocfg.lowered import Leaf, flatten, nest, overlay
 from zerocfg.overlay import laid_over
 from zerocfg.passes.check import check_plan
 from zerocfg.passes.lower.deepspeed import lower_deepspeed
@@ -107,7 +108,7 @@ def examine(
         return Outcome(None, diagnostics)
     entries = [trace(path, value, why[path], origins, reasons) for path, value in flatten(emitted)]
     for section, lowered in (("torchrun", torchrun), ("environment", environment), ("resources", resources)):
-        entries += [trace(f"{section}.{leaf.path}", leaf.value, leaf.reason, origins, reasons) for leaf in lowered]
+        entries += [trace(f"{section}.{leaf.path}", _shown(section, leaf), leaf.reason, origins, reasons) for leaf in lowered]
     run = CompiledRun(
         deepspeed=emitted,
         torchrun=arguments(torchrun),
@@ -149,6 +150,10 @@ def resolve(config: RunConfig, detected: Detected | None, torch: str = "") -> tu
     plan = Plan(detected=config.hardware.detect, **{name: section.value for name, section in sections.items()})
     reasons = {f"{name}.{field}": why for name, section in sections.items() for field, why in section.reasons.items()}
     return plan, reasons, [problem for section in sections.values() for problem in section.problems]
+
+
+def _shown(section: str, leaf: Leaf) -> object:
+    return HIDDEN if section == "environment" and is_secret(leaf.path) else leaf.value
 
 
 def _release(version: str) -> tuple[int, int]:

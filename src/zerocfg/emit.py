@@ -15,6 +15,7 @@ from typing import Any
 
 from zerocfg.artifact import CompiledRun
 from zerocfg.errors import ZerocfgError
+from zerocfg.hidden import is_secret as is_secret
 
 COMPILED = "compiled"
 """Folder below the job's folder."""
@@ -28,8 +29,6 @@ RDZV_CONF = "ZEROCFG_RDZV_CONF"
 """Further entries of torchrun's --rdzv-conf: is_host=1."""
 LAUNCH = "launch.sh"
 _FILES = ("ds_config", "torchrun", "environment", "resources", "plan", "provenance")
-_SECRET = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIAL)S?(_|$)", re.IGNORECASE)
-_HIDDEN = "(not written: looks like a secret)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,11 +43,6 @@ class StoredRun:
     plan: dict[str, Any]
 
 
-def is_secret(name: str) -> bool:
-    """Whether an environment name promises a secret: HF_TOKEN, AWS_SECRET_ACCESS_KEY, but not TOKENIZERS_PARALLELISM."""
-    return _SECRET.search(name) is not None
-
-
 def write_compiled(run: CompiledRun, directory: Path, *, program: Sequence[str] | None = None, python: str = sys.executable) -> None:
     """Write ds_config.json, torchrun.json, environment.json, resources.json, plan.json, provenance.json and launch.sh.
 
@@ -61,10 +55,10 @@ def write_compiled(run: CompiledRun, directory: Path, *, program: Sequence[str] 
     contents = {
         "ds_config": _plain(run.deepspeed),
         "torchrun": list(run.torchrun),
-        "environment": {name: value for name, value in run.environment.items() if not is_secret(name)},
+        "environment": dict(run.open_environment),
         "resources": _plain(run.resources),
         "plan": _plain(run.plan),
-        "provenance": {path: _entry(path, entry.as_dict()) for path, entry in run.provenance.items()},
+        "provenance": {path: _plain(entry.as_dict()) for path, entry in run.provenance.items()},
     }
     for name in _FILES:
         replace_text(directory / f"{name}.json", json.dumps(contents[name], indent=2, allow_nan=False) + "\n")
@@ -143,14 +137,6 @@ def _argument(argument: str) -> str:
 
 def _quote(text: str) -> str:
     return shlex.quote(text)
-
-
-def _entry(path: str, entry: dict[str, object]) -> dict[str, object]:
-    name = path.removeprefix("environment.")
-    if name == path or not is_secret(name):
-        return {key: _plain(value) for key, value in entry.items()}
-    # The source of a command-line value repeats the value.
-    return {"value": _HIDDEN, "source": str(entry["source"]).split("=", 1)[0], "reason": entry["reason"]}
 
 
 def _plain(value: Any) -> Any:

@@ -36,7 +36,7 @@ def whole(found: Matrix) -> str:
 
 def test_there_are_the_machines_that_the_documentation_names() -> None:
     wanted = "dgx1_v100 dgx2_v100 dgx_a100 h200_x2 hgx_h100 mig no_driver no_gpu nvl_pairs pcie_one_socket pcie_two_sockets wsl"
-    assert NAMES == wanted.split()
+    assert wanted.split() == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -16,6 +16,7 @@ from zerocfg.compose.kinds import Kind, describe, kind_at, typed_keys
 from zerocfg.compose.nearest import nearest, nearest_key
 from zerocfg.compose.origins import command_line, shown
 from zerocfg.diagnostics import Diagnostic
+from zerocfg.hidden import hide_override
 from zerocfg.schema import FREE
 
 
@@ -79,7 +80,8 @@ def quoted(key: str, value: str) -> str:
 
 def sweep(override: Any) -> Diagnostic:
     """ZC116."""
-    key, _, value = override.input_line.partition("=")
+    line = hide_override(str(override.input_line))
+    key, _, value = line.partition("=")
     kind = kind_at(str(override.key_or_group))
     hint = "one value"
     if (kind is None or kind.name in ("text", "env", "free")) and "(" not in value and (text := quoted(key, value)):
@@ -90,7 +92,7 @@ def sweep(override: Any) -> Diagnostic:
         code="ZC116",
         path=str(override.key_or_group),
         message=f"{shown(override.input_line)} asks for several runs; this command takes one",
-        detail=("the training script runs sweeps: ./train.py " + shlex.quote(override.input_line),),
+        detail=("the training script runs sweeps: ./train.py " + shlex.quote(line),),
         hint=hint,
         decided_by=command_line(override),
     )
@@ -117,7 +119,13 @@ def failed_override(override: Any, error: BaseException, loader: Loader, cfg: Di
     if isinstance(cause, (ConfigAttributeError, ConfigKeyError)) or "does not exist" in text or "No match in the defaults list" in text:
         return unknown_key(override, loader, cfg)
     if "An item is already at" in text:
-        return _plain("ZC111", path, f"{override.input_line}: {path} is there already", override, hint=str(override.input_line).lstrip("+"))
+        return _plain(
+            "ZC111",
+            path,
+            f"{shown(override.input_line)}: {path} is there already",
+            override,
+            hint=hide_override(str(override.input_line)).lstrip("+"),
+        )
     if cause is not None:
         return wrong_type(path, override.value(), cause, decided_by=command_line(override))
     return file_problem(error, loader, path)
@@ -132,7 +140,7 @@ def dotted_group(override: Any) -> Diagnostic:
 
 def unknown_key(override: Any, loader: Loader, cfg: DictConfig | None) -> Diagnostic:
     """ZC111, with the key that was meant: a near spelling, the other of slash and dot, the section it lives in, a missing +."""
-    path, line = str(override.key_or_group), str(override.input_line)
+    path, line = str(override.key_or_group), hide_override(str(override.input_line))
     value = line.partition("=")[2]
     known = known_keys(cfg)
     detail: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ from zerocfg.compose.hydra_api import Part
 from zerocfg.compose.kinds import typed_keys
 from zerocfg.compose.marks import Choice, Marks, read_marks
 from zerocfg.confsource import conf_dir
+from zerocfg.hidden import hide_override
 from zerocfg.provenance import Origin, Origins
 
 COMMAND_LINE = 1_000_000
@@ -173,5 +174,6 @@ def command_line(override: Any) -> str:
 
 
 def shown(text: str) -> str:
-    """Text of the user on one line: as written, or with escapes where it has line breaks or control characters."""
+    """Text of the user on one line: as written, or with escapes where it has line breaks or control characters. Secrets are left out."""
+    text = hide_override(text)
     return text if text.isprintable() else repr(text)

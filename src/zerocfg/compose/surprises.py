@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from zerocfg.compose.kinds import Kind, kind_at
 from zerocfg.compose.origins import shown
 from zerocfg.diagnostics import Diagnostic
+from zerocfg.hidden import secret_path
 
 _TRUTH_WORDS = {"on": True, "off": False, "yes": True, "no": False, "y": True, "n": False}
 _OCTAL = re.compile(r"[-+]?0[0-7_]+")
@@ -54,11 +55,11 @@ def on_command_line(override: str) -> Diagnostic | None:
         found = [hit] if hit else []
     if not found:
         return None
-    became, write = found[0]
+    became, write = ("not the text that it looks", "'\"...\"'") if secret_path(path) else found[0]
     return Diagnostic(
         code="ZC115",
         path=path,
-        message=f"{shown(path)}={shown(raw)} is {became}",
+        message=f"{shown(f'{path}={raw}')} is {became}",
         hint=f"{key}={write}" if raw[:1] != "[" else f"{write} in the list",
         decided_by=f"command line: {shown(override)}",
     )

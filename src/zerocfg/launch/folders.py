@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.emit import COMPILED, replace_text, set_aside, write_compiled
+from zerocfg.launch.hidden_yaml import hidden_yaml, secret_values
 from zerocfg.launch.hydra_state import hydra_part, task_config
 from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.prepare import PreparedJob
@@ -90,6 +91,7 @@ def _save_hydra(job: PreparedJob) -> None:
     hydra = hydra_part(job.config)
     if hydra.hydra.output_subdir is None:
         return
+    secrets = secret_values(job.config)
     folder = job.folder / str(hydra.hydra.output_subdir)
     folder.mkdir(parents=True, exist_ok=True)
     for name, node in (
@@ -97,4 +99,8 @@ def _save_hydra(job: PreparedJob) -> None:
         ("hydra", hydra),
         ("overrides", job.config.hydra.overrides.task),
     ):
-        replace_text(folder / f"{name}.yaml", OmegaConf.to_yaml(node))
+        replace_text(folder / f"{name}.yaml", hidden_yaml(node, secrets))
+    multirun = Path(str(hydra.hydra.sweep.dir)) / "multirun.yaml"
+    if secrets and multirun.is_file():
+        # Hydra's sweeper has written it, the command line as it came
+        replace_text(multirun, hidden_yaml(OmegaConf.load(multirun), secrets))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zerocfg.diagnostics import Diagnostic, Severity
+from zerocfg.hidden import HIDDEN, is_secret
 from zerocfg.lowered import Leaf
 from zerocfg.plan import Plan
 from zerocfg.provenance import Reason, asked, rule
@@ -59,11 +60,8 @@ def lower_environment(
             message = f"{path}={str(value).lower()} is not a text, and programs differ in what they take for {str(value).lower()}"
             found.append(Diagnostic(code="ZC812", path=path, message=message, hint=f"{path}={either}"))
         elif not _is_name(name) or not isinstance(value, (str, int, float)) or "\0" in str(value):
-            found.append(
-                Diagnostic(
-                    code="ZC812", path=path, message=f"{path}={value!r} is not a name and a text for an environment", hint="env.NAME=text"
-                )
-            )
+            message = f"{path}={HIDDEN if is_secret(name) else repr(value)} is not a name and a text for an environment"
+            found.append(Diagnostic(code="ZC812", path=path, message=message, hint="env.NAME=text"))
         else:
             chosen[name] = (str(value), asked(path))
     found += _unreadable_arch_list(
