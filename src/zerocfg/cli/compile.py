@@ -63,11 +63,11 @@ def compile_command(
 
 
 def sections(run: CompiledRun) -> str:
-    """The four products, each under its name; the environment can be pasted after `env`."""
+    """The products, each under its name; the environment, without secrets, can be pasted after `env`."""
     parts = {
         "deepspeed": json.dumps(run.deepspeed, indent=2, allow_nan=False),
         "torchrun": "\n".join(shlex.quote(word) for word in run.torchrun),
-        "environment": "\n".join(f"{name}={shlex.quote(value)}" for name, value in run.environment.items()),
+        "environment": "\n".join(f"{name}={shlex.quote(value)}" for name, value in run.open_environment.items()),
         "resources": "\n".join(f"{name} = {value}" for name, value in asdict(run.resources).items()),
     }
     return "\n\n".join(f"[{name}]\n{text}" for name, text in parts.items())
