@@ -28,9 +28,13 @@ def check_commands(missing: Sequence[str]) -> Iterator[Diagnostic]:
 
 
 def partitions(config: SlurmConfig, cluster: Cluster, environ: Mapping[str, str]) -> list[str]:
-    """Names that the jobs go to; SBATCH_PARTITION counts as for sbatch. Empty: none is named and the cluster has no default."""
-    asked = config.partition or environ.get("SBATCH_PARTITION") or cluster.default_partition
+    """Names that the jobs go to; outside of a job SBATCH_PARTITION counts. Empty: none is named and the cluster has no default."""
+    asked = config.partition or _exported(environ) or cluster.default_partition
     return [name.strip() for name in asked.split(",") if name.strip()]
+
+
+def _exported(environ: Mapping[str, str]) -> str:
+    return "" if "SLURM_JOB_ID" in environ else environ.get("SBATCH_PARTITION", "")
 
 
 def candidates(config: SlurmConfig, cluster: Cluster, names: Sequence[str]) -> list[Node]:
@@ -58,7 +62,8 @@ def check_request(config: SlurmConfig, shape: SlurmShape, cluster: Cluster, envi
     absent = [name for name in names if name not in known]
     if absent or not names:
         near = nearest(absent[0], known, n=1) if absent else []
-        what = f"{PATH}.partition={config.partition}: there is no partition {', '.join(absent)}"
+        said = f"{PATH}.partition={config.partition}" if config.partition else f"SBATCH_PARTITION={_exported(environ)}"
+        what = f"{said}: there is no partition {', '.join(absent)}"
         yield Diagnostic(
             code="ZC725",
             path=f"{PATH}.partition",
@@ -96,7 +101,13 @@ def _too_much(config: SlurmConfig, shape: SlurmShape, nodes: list[Node], names: 
         return
     wanted = (
         ("hardware.gpus_per_node", gpus, "GPUs a node", [n.num_gpus(config.gpu_type) for n in nodes], "hardware.gpus_per_node={}"),
-        (f"{PATH}.cpus_per_task", cpus, "CPUs a node", [n.cpus for n in nodes], f"{PATH}.cpus_per_task={{0}}, or hardware.cpus_per_node={{0}}"),
+        (
+            f"{PATH}.cpus_per_task",
+            cpus,
+            "CPUs a node",
+            [n.cpus for n in nodes],
+            f"{PATH}.cpus_per_task={{0}}, or hardware.cpus_per_node={{0}}",
+        ),
         (f"{PATH}.mem_gb", memory, "MiB of memory a node", [n.memory_mb for n in nodes], f"{PATH}.mem_gb=0 for all of a node's"),
     )
     over = False
