@@ -94,14 +94,15 @@ def passes(
     *,
     kept: Mapping[str, int] | None = None,
     early: Mapping[str, int] | None = None,
-    first_reduce: Mapping[str, int] | None = None,
+    reducing: Mapping[str, int] | None = None,
     late: Mapping[str, int] | None = None,
+    copies: Mapping[str, int] | None = None,
 ) -> list[Moment]:
     """Forward and backward pass of the last micro batch.
 
     kept: on top of what is resident in all of them (gradients of earlier micro batches, gathered weights). early: from the
-    first gradient on (buckets). first_reduce: when the first bucket is full, a share of the backward pass later. late: when
-    the backward pass reaches the first block.
+    first gradient on (buckets). reducing: from the first full bucket on, a share of the backward pass later. late: when the
+    backward pass reaches the first block. copies: on top of both, while a bucket is reduced; None: nothing is reduced.
     """
     held_now, width, p = held(rank), rank.param_width, rank.parameters
     base = dict(kept or {})
@@ -124,11 +125,22 @@ def passes(
         at("backward", "first block", late, activations=held_now.first_block, gradients=block_gradient),
         at("backward", "embedding", late, activations=held_now.embedding, gradients=tied + width * p.embedding_numel),
     ]
-    if first_reduce is not None:
+    if copies is not None:
+        # reduced when a weight's gradient is ready: what the block's operators needed is gone, the gradient that goes on is not
+        between = rank.micro * (rank.trace.block_backward - rank.trace.block_input)
         done = until_first_reduce(rank)
-        activations = held_now.last_block - int(done * (held_now.last_block - held_now.first_block))
-        found.append(at("backward", "first reduction", first_reduce, activations=activations, gradients=block_gradient))
+        first = held_now.last_block - int(done * (held_now.last_block - held_now.first_block)) - between
+        for name, state, activations in (
+            ("first reduction", reducing, first),
+            ("last reduction", late, held_now.first_block - between),
+        ):
+            found.append(at("backward", name, _both(state, copies), activations=activations, gradients=block_gradient))
     return found
+
+
+def _both(one: Mapping[str, int] | None, other: Mapping[str, int]) -> dict[str, int]:
+    first = one or {}
+    return {part: first.get(part, 0) + other.get(part, 0) for part in {**first, **other}}
 
 
 def until_first_reduce(rank: Rank) -> float:

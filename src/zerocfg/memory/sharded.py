@@ -68,8 +68,8 @@ def _passes(rank: Rank, resident: dict[str, int]) -> list[Moment]:
     oversized = sum(p.numel for p in rank.parameters.trainable if p.numel > rank.plan.zero.reduce_bucket_size)
     kept: dict[str, int] = {}
     early = {"reduce_buffers": held}
-    reducing = {"reduce_buffers": held + copies, "gradients": owned_first}
-    late = {"reduce_buffers": held + copies, "gradients": owned}
+    reducing = {"reduce_buffers": held, "gradients": owned_first}
+    late = {"reduce_buffers": held, "gradients": owned}
     if stage == 1 and rank.shards > 1:
         late["gradients"] += b * oversized  # not in a bucket, and cleared only when the pass is over
     if rank.accumulates and stage == 1:
@@ -77,14 +77,14 @@ def _passes(rank: Rank, resident: dict[str, int]) -> list[Moment]:
         width = rank.accum_width if rank.separate_accumulation else b
         kept = {"gradients": width * n, "reduce_buffers": held}
         early = {}
-        reducing = {"reduce_buffers": copies, "gradients": owned_first}
-        late = {"reduce_buffers": copies, "gradients": owned - width * (n - oversized)}
+        reducing = {"gradients": owned_first}
+        late = {"gradients": owned - width * (n - oversized)}
     elif rank.accumulates and not (rank.offloads_optimizer and not compact(rank)):
         # the sum so far, and the new part next to it; a compact one is added to
         kept = {"gradients": owned}
         if compact(rank):
-            reducing, late = {"reduce_buffers": held + copies}, {"reduce_buffers": held + copies}
-    return passes(rank, resident, kept=kept, early=early, first_reduce=reducing, late=late)
+            reducing = late = early
+    return passes(rank, resident, kept=kept, early=early, reducing=reducing, late=late, copies={"reduce_buffers": copies})
 
 
 def _step(rank: Rank, resident: dict[str, int]) -> list[Moment]:

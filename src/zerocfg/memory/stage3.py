@@ -87,10 +87,11 @@ def stage_3(rank: Rank) -> list[Moment]:
         resident["secondary_parameters"] = b * -(-total(rank.parameters.entries) // hpz)
     part = -(-rank.parameters.largest // rank.shards)
     moving = (a + m) * part if rank.offloads_optimizer else 0
-    reducing = {"reduce_buffers": copies, "offload_buffers": moving, "gradients": waiting}
     kept = {"live_parameters": whole.in_passes, "gather_buffers": whole.copy}
-    late = reducing | {"live_parameters": whole.at_first_block - whole.in_passes}
-    run = passes(rank, resident, kept=kept, early={"gradients": waiting}, first_reduce=reducing, late=late)
+    early = {"gradients": waiting}
+    late = early | {"live_parameters": whole.at_first_block - whole.in_passes}
+    transient = {"reduce_buffers": copies, "offload_buffers": moving}
+    run = passes(rank, resident, kept=kept, early=early, reducing=early, late=late, copies=transient)
     return [*_init(rank, resident), *run, *_step(rank, resident)]
 
 
