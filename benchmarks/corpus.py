@@ -39,9 +39,7 @@ from zerocfg.deepspeed.importer.draft import join, leaves_of, split
 from zerocfg.deepspeed.importer.read import parse
 from zerocfg.deepspeed.keys import canonical, optimizer_params, scheduler_params
 from zerocfg.diagnostics import ConfigProblems, Severity
-from zerocfg.schema.run import TrainConfig
 
-LENGTH = "scheduler.params.total_num_steps"
 MICRO = "train_micro_batch_size_per_gpu"
 DTYPES = {"torch.float32": "fp32", "torch.float16": "fp16", "torch.bfloat16": "bf16"}
 
@@ -192,9 +190,6 @@ def reference(config: Mapping[str, Any], imported: Imported) -> dict[str, Any]:
             understood.pop(canonical(spelled) if '"' not in spelled else spelled)
     for path, value in understood.items():
         _put(written, split(path), value)
-    scheduler = written.get("scheduler", {})
-    if (needed := (scheduler_params(scheduler.get("type") or "") or {}).get("total_num_steps")) is not None and needed.required:
-        _put(written, split(LENGTH), imported.values.get("train.steps", TrainConfig().steps))  # left open: the run's own length
     if not {"train_batch_size", MICRO} & written.keys():
         written[MICRO] = 1  # DeepSpeed wants one; the group's is 1
     return written
@@ -248,6 +243,10 @@ def compare(config: Mapping[str, Any], imported: Imported, hydra: Composer, deep
         before = deepspeed.understand(reference(config, imported), world_size)
     except Exception as error:
         return f"DeepSpeed refuses the file as understood: {error}"
+    # what the class needs and the file left out: DeepSpeed would raise, so the group's own value stands
+    for argument, key in (scheduler_params(str(before["scheduler_name"])) or {}).items():
+        if key.required and f"scheduler.params.{argument}" not in before:
+            after.pop(f"scheduler.params.{argument}", None)
     differences = [
         f"{path}: {before.get(path)} -> {after.get(path)}" for path in sorted({*before, *after}) if before.get(path) != after.get(path)
     ]

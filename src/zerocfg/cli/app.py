@@ -109,6 +109,92 @@ def _jobs(
     raise typer.Exit(jobs_command(directory, as_json=as_json))
 
 
+@app.command("import", context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False})
+def _import(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A DeepSpeed JSON; comments and trailing commas as DeepSpeed reads them.")],
+    world_size: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--world-size", metavar="N", min=1, help="Ranks it runs on, for numbers that depend on them."),
+    ] = None,
+    model: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--model", metavar="OPTION|PATH", help='Option of the group model, or a Hugging Face config.json: decides "auto" sizes.'
+        ),
+    ] = None,
+    write: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--write", metavar="conf/experiment/NAME.yaml", help="Also write an experiment file."),
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Express a DeepSpeed JSON in config groups and account for every key of it.
+
+    After FILE also the Trainer's and the launcher's arguments, which decide each "auto": --per_device_train_batch_size 8 --bf16
+    --num_gpus 8. What follows -- may hold the script's own arguments too.
+    """
+    from zerocfg.cli.import_ import WrongUsage, import_command, read_line
+
+    if {"-h", "--help"} & set(context.args):
+        print(context.get_help())
+        raise typer.Exit()
+    try:
+        line = read_line(context.args)
+        size = line.options.get("--world-size", world_size)
+        if size is not None and (not str(size).isascii() or not str(size).isdigit() or int(size) < 1):
+            raise WrongUsage(f"--world-size {size} is not a number of ranks")
+    except WrongUsage as wrong:
+        raise typer.BadParameter(str(wrong)) from None
+    raise typer.Exit(
+        import_command(
+            file,
+            world_size=None if size is None else int(size),
+            model=line.options.get("--model", model),  # type: ignore[arg-type]
+            write=line.options.get("--write", write),  # type: ignore[arg-type]
+            force=force or "--force" in line.options,
+            as_json=as_json or "--json" in line.options,
+            arguments=line.arguments,
+            script=line.script,
+        )
+    )
+
+
+@app.command("diff")
+def _diff(
+    first: Annotated[str, typer.Argument(metavar="A", help="A DeepSpeed JSON, or overrides in quotes.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The same.")],
+    world_size: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--world-size", metavar="N", min=1, help="Ranks that a JSON runs on."),
+    ] = None,
+    as_json: Json = False,
+    config_path: ConfigPath = None,
+    config_name: ConfigName = None,
+) -> None:
+    """Show what changes for the run, after DeepSpeed's defaults. Exit status: 0 the same, 1 different, 2 trouble."""
+    from zerocfg.cli.diff import diff_command
+
+    raise typer.Exit(diff_command(first, second, world_size=world_size, as_json=as_json, config_path=config_path, config_name=config_name))
+
+
+@app.command("schema")
+def _schema(
+    part: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(metavar="[config|deepspeed]", help="Default: both, in one schema."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List what may be written: groups and DeepSpeed's keys; --json is JSON Schema for editors."""
+    from zerocfg.cli.schema import PARTS, schema_command
+
+    if part not in (None, *PARTS):
+        raise typer.BadParameter(f"{part} is neither {' nor '.join(PARTS)}")
+    raise typer.Exit(schema_command(part, as_json=as_json))
+
+
 @app.command("init")
 def _init(directory: Annotated[str, typer.Argument(metavar="DIR", help="Folder of the new project.")] = ".", force: Force = False) -> None:
     """Write a starter train.py and conf/config.yaml."""

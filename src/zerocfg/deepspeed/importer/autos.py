@@ -69,13 +69,13 @@ def _shown(value: Any) -> str:
 def _value(path: str, trainer: Mapping[str, Any], used: set[str]) -> tuple[Any, str] | None:
     def argument(name: str) -> tuple[Any, str]:
         used.add(name)
-        return trainer.get(name, HF_DEFAULTS[name]), f"--{name}" + ("" if name in trainer else ", its default")
+        return trainer.get(name, HF_DEFAULTS[name]), f"--{name}" + ("" if name in trainer else ", the Trainer's default")
 
     if path in FROM_ARGUMENT:
         return argument(FROM_ARGUMENT[path])
     if path == BETAS:
         (first, source), (second, other) = argument("adam_beta1"), argument("adam_beta2")
-        return [first, second], f"{source} and {other}"
+        return [first, second], f"{source}" if source == other else f"--adam_beta1 and --adam_beta2{other.removeprefix('--adam_beta2')}"
     if path == "scheduler.params.warmup_min_lr":
         return 0, "the Trainer, which always takes 0"
     if path == WARMUP_STEPS:

@@ -86,10 +86,20 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", value if plain else literal(value), style=None if plain else '"')
 
 
+def _mapping(dumper: yaml.SafeDumper, value: Mapping[str, Any]) -> yaml.MappingNode:
+    return dumper.represent_mapping("tag:yaml.org,2002:map", value.items(), flow_style=not value)
+
+
+def _list(dumper: yaml.SafeDumper, value: list[Any]) -> yaml.SequenceNode:
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", value, flow_style=True)
+
+
 _Dumper.add_representer(str, _text)
+_Dumper.add_representer(dict, _mapping)
+_Dumper.add_representer(list, _list)
 
 
 def yaml_text(node: Mapping[str, Any]) -> str:
     """A mapping as block YAML that OmegaConf reads back as it is."""
-    text: str = yaml.dump(node, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000, default_flow_style=None)
+    text: str = yaml.dump(node, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
     return text
