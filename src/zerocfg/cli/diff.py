@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from zerocfg.cli import output
 from zerocfg.cli.import_ import read_file
-from zerocfg.deepspeed.effective import Difference, differences, effective
-from zerocfg.diagnostics import ConfigProblems, Diagnostic
+from zerocfg.deepspeed.check import check_deepspeed
+from zerocfg.deepspeed.effective import Difference, differences, effective, run_differences
+from zerocfg.deepspeed.importer import modern
+from zerocfg.diagnostics import ConfigProblems, Diagnostic, Severity
 
 SAME, DIFFERENT, TROUBLE = 0, 1, 2
 """Exit statuses, as diff(1)."""
+_WIDEST = 60
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,17 @@ class Side:
     torchrun: Mapping[str, Any] | None = None
     """None: a JSON, which says nothing of it."""
     environment: Mapping[str, Any] | None = None
+    file: Mapping[str, Any] | None = None
+    """What stands in the JSON, before old spellings are read as today's."""
+
+    def problems(self, name: str) -> list[Diagnostic]:
+        """What DeepSpeed ignores in the file, or fails on: none of it is compared. An "auto" stands in the list of differences."""
+        found = check_deepspeed(self.file, world_size=None, prefix=name) if self.file is not None else []
+        return [
+            replace(problem, severity=Severity.WARNING)
+            for problem in found
+            if problem.severity is Severity.ERROR and problem.code != "ZC623"
+        ]
 
 
 def diff_command(
@@ -50,6 +64,7 @@ def diff_command(
             output.report_json(problem.diagnostics)
         return TROUBLE
     found = compare(sides[0], sides[1], world_size)
+    output.report([problem for name, side in zip("ab", sides, strict=True) for problem in side.problems(name)])
     if as_json:
         output.product_json({name: [difference.as_dict() for difference in part] for name, part in found.items()})
     elif text := rendered(found):
@@ -62,7 +77,8 @@ def diff_command(
 def read_side(word: str, config_path: str | None, config_name: str | None) -> Side:
     """A file that is there, or overrides in one quoted text; an empty text is the config without overrides."""
     if word.strip() and (Path(word).exists() or not ("=" in word or word.lstrip().startswith("~"))):
-        return Side(read_file(word))
+        file = read_file(word)
+        return Side(modern(file), file=file)
     from zerocfg.cli.outcome import examine_overrides  # a pair of files needs no Hydra
 
     try:
@@ -93,7 +109,7 @@ def compare(before: Side, after: Side, world_size: int | None) -> dict[str, list
     """world_size: of a JSON; else a JSON is taken to run on as many ranks as the other side."""
     known = world_size or before.world_size or after.world_size
     effects = [effective(side.deepspeed, world_size=side.world_size or known) for side in (before, after)]
-    found = {"deepspeed": differences(*effects), "torchrun": [], "environment": []}
+    found = {"deepspeed": run_differences(*effects), "torchrun": [], "environment": []}
     if before.torchrun is not None and after.torchrun is not None:
         found["torchrun"] = differences(before.torchrun, after.torchrun)
         found["environment"] = differences(before.environment or {}, after.environment or {})
@@ -115,4 +131,5 @@ def _path(section: str, path: str) -> str:
 def _shown(value: Any) -> str:
     if value is None:
         return "(not in effect)"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."

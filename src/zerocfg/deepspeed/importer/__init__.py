@@ -19,7 +19,7 @@ from zerocfg.deepspeed.importer.result import Imported, ImportedEntry
 from zerocfg.deepspeed.importer.world import TOTAL
 from zerocfg.diagnostics import ConfigProblems, Diagnostic, Severity
 
-__all__ = ["Imported", "ImportedEntry", "import_config"]
+__all__ = ["Imported", "ImportedEntry", "import_config", "modern"]
 
 _GPUS_A_NODE = 8
 
@@ -69,6 +69,14 @@ def import_config(
         any_world_size=any_size,
         notes=(*left, *notes),
     )
+
+
+def modern(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The config in today's spellings, texts for numbers as numbers; nothing else is changed."""
+    draft = Draft.of(config)
+    migrate(draft)
+    migrate_values(draft)
+    return nested(draft.leaves)
 
 
 def _world(given: Arguments, world_size: int | None) -> int | None:
