@@ -1,0 +1,58 @@
+"""What the pages say is so: generated pages are up to date, and every command shown can be typed."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# compiled, not run: these start ranks, write files or need a file of the reader's own
+TRAIN = re.compile(r"^(?:\$ )?python train\.py (.*)$")
+SHOW = re.compile(r"^(?:\$ )?zerocfg (compile|check|explain|memory|plan) ?(.*)$")
+
+
+def commands() -> list[tuple[str, str]]:
+    found = []
+    for page in PAGES:
+        for block in re.findall(r"^```(?:\w*)\n(.*?)^```", page.read_text(), flags=re.S | re.M):
+            for line in block.replace("\\\n", " ").splitlines():
+                if TRAIN.match(line) or SHOW.match(line):
+                    found.append((str(page.relative_to(ROOT)), line.removeprefix("$ ").partition("   #")[0].strip()))
+    return found
+
+
+def zerocfg(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "zerocfg", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+
+def test_the_generated_pages_are_up_to_date() -> None:
+    done = subprocess.run([sys.executable, "docs/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("page", "line"), commands(), ids=lambda text: text[:70])
+def test_a_command_of_the_docs_can_be_typed(page: str, line: str) -> None:
+    if shown := SHOW.match(line):
+        words = [shown[1], *shlex.split(shown[2])]
+        expected = (0, 1) if shown[1] == "check" else (0,)
+    else:
+        train = TRAIN.match(line)
+        assert train is not None
+        # a launcher and a sweep are for the launcher; every point of a sweep is judged by itself
+        words = ["check", *(w.partition(",")[0] for w in shlex.split(train[1]) if w != "-m" and not w.startswith("hydra"))]
+        expected = (0,)
+    done = zerocfg(*words)
+    assert done.returncode in expected, f"{page}: {line}\n{done.stdout}\n{done.stderr}"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
