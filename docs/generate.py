@@ -66,7 +66,8 @@ def _fields(cls: type) -> Iterator[str]:
     yield "| --- | --- | --- | --- |"
     for field in describe(cls):
         if field.name != "name":
-            yield f"| `{field.name}` | {field.type_text.replace('|', chr(92) + '|')} | {_value(field.default)} | {' '.join(field.doc.split())} |"
+            kind, doc = field.type_text.replace("|", chr(92) + "|"), " ".join(field.doc.split())
+            yield f"| `{field.name}` | {kind} | {_value(field.default)} | {doc} |"
 
 
 def groups_page() -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import Union
 
-Count = Union[int, float]  # noqa: UP007 - OmegaConf 2.3 reads this spelling on every Python
+Count = Union[int, float]
 """A whole number that may be written 5e8. Text such as "8" is refused; 2.5 is refused when the run is resolved (ZC103)."""
 
-CountOrAuto = Union[int, float, str]  # noqa: UP007
+CountOrAuto = Union[int, float, str]
 """A `Count`, or the word auto where the field's docstring allows it."""
 
 
