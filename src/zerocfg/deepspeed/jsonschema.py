@@ -46,10 +46,15 @@ def _object(section: str) -> dict[str, Any]:
 def _key(key: Key) -> dict[str, Any]:
     if key.is_section:
         schema = _object(key.path)
-        if "null" in key.kinds:
-            schema["type"] = ["object", "null"]
+        also = [_TYPES[kind] for kind in key.kinds if kind != "section"]
+        if key.path == "zero_optimization":
+            also.append("boolean")  # the old form: true is stage 1
+        if also:
+            schema["type"] = ["object", *also]
     else:
         schema = _leaf(key)
+        if key.kinds[0] == "object" and (names := children(key.path)):
+            schema["properties"] = {child.name: _key(child) for child in names}  # others are the class's own
     if key.doc:
         schema["description"] = key.doc
     if key.default is not None:

@@ -29,8 +29,14 @@ def section_schema(cls: type) -> dict[str, Any]:
     }
 
 
+_OPEN = {"type": "string", "pattern": r"^\?\?\?$|\$\{"}
+"""A value left open (???) or taken from elsewhere (${...}), which any field of a YAML file may be."""
+
+
 def _field(field: FieldDoc) -> dict[str, Any]:
     schema = _hint(field.hint)
+    if "string" not in schema.get("type", ()):
+        schema = {"anyOf": [schema, _OPEN]}
     schema["description"] = " ".join(field.doc.split())
     schema["default"] = getattr(field.default, "value", field.default)
     return schema
