@@ -81,7 +81,7 @@ def test_training_over_one_and_two_nodes_in_one_sweep(slurm: SlurmCluster, tmp_p
     losses = [[json.loads(line)["loss"] for line in (sweep / n / "metrics.jsonl").read_text().splitlines()] for n in "01"]
     assert losses[0] == pytest.approx(losses[1], rel=2e-4)
     assert [float(row["objective"]) for row in results(sweep)] == pytest.approx([losses[0][-1], losses[1][-1]])
-    assert [row["state"] for row in results(sweep)] == ["COMPLETED"] * 2
+    assert [row["state"] for row in results(sweep)] == ["done"] * 2
     assert all(float(row["tokens_per_s"]) > 0 and int(row["peak_memory_bytes"]) > 1e8 for row in results(sweep))
     assert "2 of 2 jobs done" in done.stdout
 

@@ -16,8 +16,8 @@ from zerocfg.compiler import examine
 from zerocfg.compose import Composed, compose
 from zerocfg.diagnostics import Diagnostic, has_errors, in_order
 from zerocfg.launch.slurm_cluster import read_cluster
-from zerocfg.launch.slurm_launch import Placement
 from zerocfg.launch.slurm_options import SlurmOptions
+from zerocfg.launch.slurm_place import Placement
 from zerocfg.launch.slurm_script import SLURM_DIR, Start, sbatch_script
 from zerocfg.passes.lower.slurm import PATH
 from zerocfg.probe.installed import installed

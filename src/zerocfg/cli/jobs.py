@@ -13,7 +13,7 @@ from zerocfg.errors import ZerocfgError
 from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.results import read_results
 from zerocfg.launch.slurm_script import SLURM_DIR
-from zerocfg.launch.slurm_state import JOBS_FILE, JobState, SlurmJob, keep_jobs, load_jobs, refresh
+from zerocfg.launch.slurm_state import JOBS_FILE, JobState, SlurmJob, keep_jobs, load_jobs, refresh, word
 from zerocfg.launch.sweep_results import SweepRow, results_table, sweep_row, write_results
 
 _SWEEPS = ("outputs", "multirun")
@@ -40,7 +40,7 @@ def jobs_command(directory: str | None = None, *, as_json: bool = False) -> int:
         output.say("SLURM's controller does not answer: states of open jobs are not known")
     else:
         keep_jobs(sweep, [replace(j, last=states[j.slurm_id]) for j in jobs if j.last is None and states[j.slurm_id].ended])
-    rows = [sweep_row(job.number, states[job.slurm_id].state, job.overrides, Path(job.folder)) for job in jobs]
+    rows = [sweep_row(job.number, word(states[job.slurm_id].state), job.overrides, Path(job.folder)) for job in jobs]
     try:
         written = str(write_results(sweep, rows))
     except OSError as error:
@@ -69,7 +69,7 @@ def _failures(jobs: list[SlurmJob], states: dict[str, JobState], sweep: Path) ->
         errors = sorted((r for r in read_results(paths).values() if not r.ok), key=lambda r: r.time)
         status = f"exit status {state.exit_status}" if state.exit_status else ""
         why = f"rank {errors[0].rank} of {job.world_size}: {errors[0].error}" if errors else ", ".join(filter(None, (state.reason, status)))
-        yield f"job {job.number}: {state.state}: {why}"
+        yield f"job {job.number}: {word(state.state)}: {why}"
         yield f"  log: {paths.rank_log(errors[0].rank) if errors else sweep / SLURM_DIR / job.batch_log}"
 
 

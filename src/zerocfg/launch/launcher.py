@@ -27,10 +27,11 @@ from zerocfg.launch.pool import Pool, cores, lock_folder, visible_gpus
 from zerocfg.launch.prepare import Infeasible, Prepared, PreparedJob, prepare
 from zerocfg.launch.queue import LocalQueue
 from zerocfg.launch.returns import blank_return, earlier_return
+from zerocfg.launch.slurm_state import check_active
 from zerocfg.launch.sweep_results import SweepRow, results_table, sweep_row, write_results
 
 log = logging.getLogger("zerocfg.launch")
-__all__ = ["PROGRAM", "LaunchRefused", "Sealer", "launch", "refusal"]
+__all__ = ["PROGRAM", "LaunchRefused", "Sealer", "launch", "refusal", "skipped_return", "write_table"]
 
 
 class LaunchRefused(ZerocfgError, CompactHydraException):  # type: ignore[misc]
@@ -67,7 +68,8 @@ def launch(
         start=not options.dry_run,
         skip_infeasible=options.on_infeasible == "skip",
     )
-    if busy := list(check_free([job.folder for job in prepared.jobs])):
+    folders = [job.folder for job in prepared.jobs]
+    if busy := [*check_free(folders), *check_active(folders, sweep)]:
         prepared.report.append(("", busy))
     seals = Sealer(context, task_function)
     problem = refusal(prepared, len(job_overrides)) if prepared.refused else ""
@@ -84,7 +86,7 @@ def launch(
     if report := prepared.render():
         print(report, file=sys.stderr, flush=True)
 
-    returns = {point.number: _skipped(point) for point in prepared.infeasible}
+    returns = {point.number: skipped_return(point) for point in prepared.infeasible}
     states = dict.fromkeys(returns, "infeasible")
     jobs = list(prepared.jobs)
     if options.retry_failed:
@@ -110,7 +112,7 @@ def launch(
     finally:
         returns |= queue.returns
         if len(job_overrides) > 1 or initial_job_idx > 0:
-            _write_table(sweep, prepared, returns, states, show=len(job_overrides) > 1)
+            write_table(sweep, prepared, returns, states, show=len(job_overrides) > 1)
     return [returns[number] for number in sorted(returns)]
 
 
@@ -126,14 +128,14 @@ def _pools(jobs: Sequence[PreparedJob], detect: Callable[[], Detected], environ:
     return pools
 
 
-def _skipped(point: Infeasible) -> JobReturn:
+def skipped_return(point: Infeasible) -> JobReturn:
     """A sweeper gets NaN for a point that cannot run."""
     ret = JobReturn(overrides=list(point.overrides), cfg=point.config, task_name=None)
     ret.status, ret.return_value = JobStatus.COMPLETED, float("nan")
     return ret
 
 
-def _write_table(sweep: Path, prepared: Prepared, returns: Mapping[int, JobReturn], states: Mapping[int, str], *, show: bool) -> None:
+def write_table(sweep: Path, prepared: Prepared, returns: Mapping[int, JobReturn], states: Mapping[int, str], *, show: bool) -> None:
     """results.csv of the whole sweep, jobs of earlier calls of this sweep included."""
     from zerocfg.launch.sweep_results import read_rows
 

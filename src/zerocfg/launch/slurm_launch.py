@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from hydra.core.utils import JobReturn, JobStatus, configure_log, setup_globals
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from zerocfg.artifact import CompiledRun
-from zerocfg.diagnostics import ConfigProblems, Diagnostic
-from zerocfg.emit import is_secret, replace_text, set_aside
-from zerocfg.launch.folders import claimed, fill, remove_unused
-from zerocfg.launch.launcher import PROGRAM, LaunchRefused, Sealer, refusal
+from zerocfg.diagnostics import ConfigProblems
+from zerocfg.emit import replace_text, set_aside
+from zerocfg.launch.folders import check_free, claimed, fill, remove_unused
+from zerocfg.launch.launcher import LaunchRefused, Sealer, refusal, skipped_return, write_table
+from zerocfg.launch.local import PROGRAM, report_kept
 from zerocfg.launch.prepare import PreparedJob, prepare
-from zerocfg.launch.returns import blank_return, failed_return
+from zerocfg.launch.returns import blank_return, earlier_return, failed_return
 from zerocfg.launch.slurm_cluster import Cluster, Unread, missing_commands, read_cluster
 from zerocfg.launch.slurm_options import SlurmOptions
-from zerocfg.launch.slurm_preflight import check_commands, check_request, partition_machine, threads_per_core, unknown_hardware
+from zerocfg.launch.slurm_place import Placement
+from zerocfg.launch.slurm_preflight import check_commands
 from zerocfg.launch.slurm_script import SLURM_DIR, Start, sbatch_script
-from zerocfg.launch.slurm_state import SlurmJob, keep_jobs, still_active
+from zerocfg.launch.slurm_state import SlurmJob, check_active, keep_jobs, word
 from zerocfg.launch.slurm_submit import submit
 from zerocfg.launch.slurm_wait import wait_for
-from zerocfg.passes.lower.slurm import SlurmShape, lower_slurm
+from zerocfg.passes.lower.slurm import SlurmShape
 
 log = logging.getLogger("zerocfg.launch")
 
@@ -63,90 +63,46 @@ def launch(
         detect=lambda: placement.machine.detected,
         environ=os.environ,
         start=not options.dry_run,
+        skip_infeasible=options.on_infeasible == "skip",
         place=placement.check,
     )
     if not options.dry_run and (absent := list(check_commands(missing_commands()))):
         prepared.report.append(("", absent))
-    if busy := list(_busy(prepared.jobs, sweep)):
+    folders = [job.folder for job in prepared.jobs]
+    if busy := [*check_free(folders), *check_active(folders, sweep)]:
         prepared.report.append(("", busy))
-    if prepared.refused:
-        _take_back(sweep, fresh_folder)
-        raise LaunchRefused(refusal(prepared, len(job_overrides)))
+    seals = Sealer(context, task_function)
+    problem = refusal(prepared, len(job_overrides)) if prepared.refused else ""
+    if not problem:
+        try:
+            for job in prepared.jobs[:1]:
+                seals.seal(job)  # what cannot travel is the function's, the same for all jobs
+        except ConfigProblems as problems:
+            problem = f"{problems}\nnothing was started"
+    if problem:
+        if fresh_folder and sweep.is_dir():
+            remove_unused(sweep)
+        raise LaunchRefused(problem)
     if report := prepared.render():
         print(report, file=sys.stderr, flush=True)
-    seals = Sealer(context, task_function)
+
+    returns = {point.number: skipped_return(point) for point in prepared.infeasible}
+    states = dict.fromkeys(returns, "infeasible")
+    jobs = list(prepared.jobs)
+    if options.retry_failed:
+        for job in prepared.jobs:
+            if (ret := earlier_return(job)) is not None:
+                returns[job.number], states[job.number] = ret, "finished before"
+                jobs.remove(job)
+        log.info("%d of %d jobs finished before; %d to run", len(prepared.jobs) - len(jobs), len(prepared.jobs), len(jobs))
+    attempt = _Launch(options, sweep, cluster, seals)
     try:
-        for job in prepared.jobs[:1]:
-            seals.seal(job)  # what cannot travel is the function's, the same for all jobs
-    except ConfigProblems as problems:
-        _take_back(sweep, fresh_folder)
-        raise LaunchRefused(f"{problems}\nnothing was started") from None
-    return _Launch(options, sweep, cluster, seals).run(prepared.jobs, placement.shapes)
-
-
-def _take_back(sweep: Path, fresh: bool) -> None:
-    if fresh and sweep.is_dir():
-        remove_unused(sweep)
-
-
-def _busy(jobs: Sequence[PreparedJob], sweep: Path) -> Iterator[Diagnostic]:
-    for active in still_active([job.folder for job in jobs], sweep):
-        yield Diagnostic(
-            code="ZC706",
-            path="hydra.sweep.dir",
-            message=f"SLURM job {active.slurm_id} is using {active.folder}",
-            hint=f"wait for it (`zerocfg jobs {sweep}`), `scancel {active.slurm_id}`, or another hydra.sweep.dir",
-        )
-
-
-class Placement:
-    """Where jobs run: the cluster in place of this machine. Keeps each job's shape."""
-
-    def __init__(self, options: SlurmOptions, cluster: Cluster | Unread) -> None:
-        self._options = options
-        self._cluster = cluster
-        self._threads = threads_per_core(options, cluster, os.environ)
-        self._checked: dict[SlurmShape, list[Diagnostic]] = {}
-        self.machine = partition_machine(options, cluster, os.environ)
-        self.shapes: dict[int, SlurmShape] = {}
-        """By hydra.job.num."""
-
-    def check(self, job: PreparedJob) -> Iterator[Diagnostic]:
-        asked = OmegaConf.select(job.config, "hardware.accelerator") if job.run is not None else None
-        shape, problems = self.shape(job.run, str(job.config.hydra.job.name), accelerator_asked=asked is not None)
-        self.shapes[job.number] = shape
-        yield from problems
-
-    def shape(self, run: CompiledRun | None, job_name: str, *, accelerator_asked: bool) -> tuple[SlurmShape, list[Diagnostic]]:
-        shape, problems = lower_slurm(
-            self._options,
-            run.resources if run is not None else None,
-            job_name=job_name,
-            threads_per_core=self._threads,
-            rdzv_port=fixed_port(run) if run is not None else 0,
-        )
-        found = list(problems)
-        if run is not None and run.plan.detected and not accelerator_asked and self.machine.unknown:
-            return shape, [*found, unknown_hardware(self.machine.unknown)]
-        if not found and isinstance(self._cluster, Cluster):
-            if shape not in self._checked:
-                self._checked[shape] = list(check_request(self._options, shape, self._cluster, os.environ))
-            found += self._checked[shape]
-        return _without_secrets(shape, run), found
-
-
-def _without_secrets(shape: SlurmShape, run: CompiledRun | None) -> SlurmShape:
-    """Values that look like secrets go by sbatch's environment; jobs with different ones cannot share an array."""
-    secrets = {name: value for name, value in (run.environment if run is not None else {}).items() if is_secret(name)}
-    secrets |= {name: value for name, value in shape.environment if is_secret(name)}
-    open_ones = tuple((name, value) for name, value in shape.environment if not is_secret(name))
-    return dataclasses.replace(shape, environment=open_ones, secrets=tuple(sorted(secrets.items())))
-
-
-def fixed_port(run: CompiledRun) -> int:
-    """torchrun.rdzv_port where the user set it, else 0: the job id decides."""
-    entry = run.provenance.get("torchrun.rdzv-endpoint")
-    return run.plan.torchrun.rdzv_port if entry is not None and entry.reason == "torchrun.rdzv_port" else 0
+        returns |= attempt.run(jobs, placement.shapes)
+    finally:
+        if not options.dry_run and (len(job_overrides) > 1 or initial_job_idx > 0):
+            shown = len(job_overrides) > 1 and options.wait
+            write_table(sweep, prepared, returns, states | {number: word(state) for number, state in attempt.states.items()}, show=shown)
+    return [returns[number] for number in sorted(returns)]
 
 
 @dataclass(frozen=True)
@@ -155,9 +111,13 @@ class _Launch:
     sweep: Path
     cluster: Cluster | Unread
     seals: Sealer
+    states: dict[int, str] = field(default_factory=dict)
+    """SLURM's, by hydra.job.num, as far as known."""
 
-    def run(self, jobs: Sequence[PreparedJob], shapes: dict[int, SlurmShape]) -> list[JobReturn]:
+    def run(self, jobs: Sequence[PreparedJob], shapes: Mapping[int, SlurmShape]) -> dict[int, JobReturn]:
         returns: dict[int, JobReturn] = {}
+        if not jobs:
+            return returns
         (self.sweep / SLURM_DIR).mkdir(parents=True, exist_ok=True)
         ready = []
         for job in jobs:
@@ -185,11 +145,12 @@ class _Launch:
         if self.options.dry_run:
             returns |= {job.number: _nothing_done(job) for job in ready}
         elif self.options.wait:
-            returns |= wait_for([job for job in ready if job.number in submitted], submitted, self.sweep, self.options)
+            returns |= wait_for([job for job in ready if job.number in submitted], submitted, self.sweep, self.options, self.states)
         else:
             returns |= {job.number: SubmittedReturn.of(job, submitted[job.number]) for job in ready if job.number in submitted}
             log.info("not waiting (hydra.launcher.wait=false); `zerocfg jobs %s` shows states and collects results", self.sweep)
-        return [returns[job.number] for job in jobs]
+            self.states.update(dict.fromkeys(submitted, "SUBMITTED"))
+        return returns
 
     @property
     def _python(self) -> str:
@@ -202,8 +163,7 @@ class _Launch:
         with claimed(job.folder) as paths:
             set_aside(paths.starter_log)
             kept = fill(job, paths, self.seals.seal(job), PROGRAM, self._python)
-        if kept:
-            log.info("job %d: the folder holds an earlier run; kept: %s", job.number, ", ".join(kept))
+        report_kept(job, kept)
 
     def _start(self, job: PreparedJob) -> Start:
         return Start(python=self._python, home=os.getcwd(), program=() if job.run is not None else PROGRAM)

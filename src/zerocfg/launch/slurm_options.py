@@ -22,6 +22,11 @@ class SlurmOptions(SlurmConfig):
     """On a terminal and for a single job, show a bar of the training steps."""
     dry_run: bool = False
     """Write each job's folder and print the sbatch scripts; submit nothing."""
+    on_infeasible: str = "fail"
+    """A point of a sweep that does not compile, or that the cluster has no room for: fail submits nothing, skip lists it and leaves
+    it out (its objective is NaN)."""
+    retry_failed: bool = False
+    """On a rerun of the same hydra.sweep.dir, take over the jobs that finished with the same overrides, and submit the others."""
 
 
 @dataclass

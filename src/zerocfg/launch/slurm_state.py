@@ -10,10 +10,11 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
+from zerocfg.diagnostics import Diagnostic
 from zerocfg.emit import replace_text
 from zerocfg.errors import ZerocfgError
 from zerocfg.launch.slurm_script import END_FILE, SLURM_DIR
@@ -65,6 +66,11 @@ class SlurmJob:
     def batch_log(self) -> str:
         """File name in the sweep's folder for SLURM: what setup, srun and SLURM itself said."""
         return f"{self.slurm_id}.log"
+
+
+def word(state: str) -> str:
+    """A state as results.csv has it, the same for all launchers: done, failed, cancelled, running."""
+    return "done" if state == "COMPLETED" else state.lower()
 
 
 def query(ids: Collection[str]) -> dict[str, JobState] | None:
@@ -173,11 +179,18 @@ def refresh(jobs: Iterable[SlurmJob]) -> tuple[dict[str, JobState], bool]:
     return states, said is not None
 
 
-def still_active(folders: Iterable[Path], sweep: Path) -> list[SlurmJob]:
-    """Jobs of the sweep that SLURM may still run in one of these folders."""
+def check_active(folders: Iterable[Path], sweep: Path) -> Iterator[Diagnostic]:
+    """ZC706 for each folder in which SLURM may still run a job of the sweep."""
     wanted = {os.fspath(folder) for folder in folders}
     jobs = [job for job in load_jobs(sweep) if job.folder in wanted and job.last is None]
     if not jobs:
-        return []
+        return
     states, _ = refresh(jobs)
-    return [job for job in jobs if not states[job.slurm_id].ended]
+    for job in jobs:
+        if not states[job.slurm_id].ended:
+            yield Diagnostic(
+                code="ZC706",
+                path="hydra.sweep.dir",
+                message=f"SLURM job {job.slurm_id} is using {job.folder}",
+                hint=f"wait for it (`zerocfg jobs {sweep}`), `scancel {job.slurm_id}`, or another hydra.sweep.dir",
+            )

@@ -19,11 +19,10 @@ from zerocfg.launch.job import NodeOutcome
 from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.prepare import PreparedJob
 from zerocfg.launch.results import read_results
-from zerocfg.launch.returns import job_return
+from zerocfg.launch.returns import JobFailed, job_return
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_script import SLURM_DIR
-from zerocfg.launch.slurm_state import JobState, SlurmJob, exit_code, keep_jobs, load_jobs, query, with_end
-from zerocfg.launch.sweep_results import results_table, sweep_row, write_results
+from zerocfg.launch.slurm_state import JobState, SlurmJob, exit_code, keep_jobs, query, with_end
 
 log = logging.getLogger("zerocfg.launch")
 _SETTLE_SECONDS = 10.0
@@ -33,11 +32,15 @@ _FEW = 8
 _LAST_LINES = 15
 
 
-def wait_for(jobs: Sequence[PreparedJob], submitted: Mapping[int, SlurmJob], sweep: Path, options: SlurmOptions) -> dict[int, JobReturn]:
-    """A JobReturn for each job, by number. Ctrl-C ends the wait and leaves the jobs to SLURM: SystemExit(130)."""
+def wait_for(
+    jobs: Sequence[PreparedJob], submitted: Mapping[int, SlurmJob], sweep: Path, options: SlurmOptions, states: dict[int, str]
+) -> dict[int, JobReturn]:
+    """A JobReturn for each job, by number. Ctrl-C ends the wait and leaves the jobs to SLURM: SystemExit(130).
+
+    states: SLURM's word for each job, kept up to date.
+    """
     watch = Watch([submitted[job.number] for job in jobs])
     returns: dict[int, JobReturn] = {}
-    states: dict[int, JobState] = {}
     with ExitStack() as stack:
         follower = None
         if len(jobs) == 1:
@@ -46,6 +49,7 @@ def wait_for(jobs: Sequence[PreparedJob], submitted: Mapping[int, SlurmJob], swe
         try:
             while len(returns) < len(jobs):
                 watch.poll()
+                states.update({job.number: watch.states[submitted[job.number].slurm_id].state for job in jobs if job.number not in returns})
                 if follower is not None:
                     follower.pump()
                 for job in jobs:
@@ -54,7 +58,8 @@ def wait_for(jobs: Sequence[PreparedJob], submitted: Mapping[int, SlurmJob], swe
                         if follower is not None:
                             follower.pump()
                         returns[job.number] = _finish(job, record, state, sweep, followed=follower is not None)
-                        states[job.number] = state
+                        if state.state == "COMPLETED" and returns[job.number].status is not JobStatus.COMPLETED:
+                            states[job.number] = "FAILED"
                         keep_jobs(sweep, [replace(record, last=state)])
                 if len(returns) < len(jobs):
                     time.sleep(options.poll_seconds)
@@ -64,7 +69,9 @@ def wait_for(jobs: Sequence[PreparedJob], submitted: Mapping[int, SlurmJob], swe
                 "Ctrl-C: %d jobs go on under SLURM; `zerocfg jobs %s` shows them, `scancel %s` ends them", len(left), sweep, " ".join(left)
             )
             raise SystemExit(130) from None
-    _report(jobs, submitted, returns, states, sweep)
+    if len(jobs) > 1:
+        failed = sum(ret.status is not JobStatus.COMPLETED for ret in returns.values())
+        log.info("%d of %d jobs done%s", len(jobs) - failed, len(jobs), f", {failed} failed" if failed else "")
     return returns
 
 
@@ -135,6 +142,11 @@ def outcome(job: PreparedJob, record: SlurmJob, state: JobState, sweep: Path) ->
         status = _status(code, state)
     if status and not _ranks_started(JobPaths(job.folder)):
         return _batch_failure(record, state, code or f"{status}:0", sweep)
+    ranks = read_results(JobPaths(job.folder))
+    if status and len(ranks) == job.world_size and all(rank.ok for rank in ranks.values()):
+        # torchrun takes a signal for a failure, whatever its ranks made of it
+        last = _tail(JobPaths(job.folder).starter_log)
+        return f"all {job.world_size} ranks returned, but torchrun ended with exit status {status}: by a signal?\n{last}"
     # a shell's way to say that a signal has ended it
     return NodeOutcome(128 - status if status > 128 else status)
 
@@ -176,6 +188,10 @@ def _finish(job: PreparedJob, record: SlurmJob, state: JobState, sweep: Path, *,
         log.info("job %d: done: %s", job.number, job.folder)
         return ret
     print(failure(job, record, state, ret, sweep, followed=followed), file=sys.stderr, flush=True)
+    if isinstance(problem := ret._return_value, JobFailed):
+        # Hydra shows the first failed job once more, at the end
+        ret.return_value = JobFailed(problem.summary, problem.traceback, shown=True)
+        ret._return_value.__cause__ = problem.__cause__
     return ret
 
 
@@ -208,29 +224,3 @@ def _last_words(problem: object, paths: JobPaths, batch_log: Path, rank: int | N
     if said:
         return said
     return [*_tail(paths.rank_log(0), 8).splitlines(), *_tail(batch_log, 8).splitlines()]
-
-
-def _report(
-    jobs: Sequence[PreparedJob],
-    submitted: Mapping[int, SlurmJob],
-    returns: Mapping[int, JobReturn],
-    states: Mapping[int, JobState],
-    sweep: Path,
-) -> None:
-    """results.csv of the sweep so far; for several jobs a table of these."""
-    mine = {}
-    for job in jobs:
-        done = returns[job.number].status is JobStatus.COMPLETED
-        state = states[job.number].state
-        mine[job.number] = sweep_row(job.number, state if done or state != "COMPLETED" else "FAILED", job.overrides, job.folder)
-    earlier = {
-        job.number: sweep_row(job.number, job.last.state if job.last else "SUBMITTED", job.overrides, Path(job.folder))
-        for job in load_jobs(sweep)
-        if job.number not in mine
-    }
-    path = write_results(sweep, [row for _, row in sorted({**earlier, **mine}.items())])
-    if len(jobs) > 1:
-        rows = [mine[job.number] for job in jobs]
-        failed = sum(returns[job.number].status is not JobStatus.COMPLETED for job in jobs)
-        print(results_table(rows, [("SLURM", [submitted[row.job].slurm_id for row in rows])]), flush=True)
-        log.info("%d of %d jobs done%s: %s", len(jobs) - failed, len(jobs), f", {failed} failed" if failed else "", path)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from zerocfg.artifact import Resources
 from zerocfg.diagnostics import Diagnostic
+from zerocfg.hidden import HIDDEN, is_secret
 from zerocfg.schema.slurm import GpuRequest, SlurmConfig
 
 PATH = "hydra.launcher"
@@ -115,7 +116,7 @@ def _directives(config: SlurmConfig, job_name: str, nodes: int, gpus: int, cpus:
     for name in ("partition", "account", "qos", "constraint", "reservation"):
         if (value := getattr(config, name)) is not None:
             yield name, value
-    if config.timeout_min is not None:
+    if config.timeout_min is not None and math.isfinite(config.timeout_min):
         yield "time", str(max(1, math.ceil(config.timeout_min)))
     yield "nodes", str(nodes)
     yield "ntasks-per-node", "1"
@@ -125,7 +126,7 @@ def _directives(config: SlurmConfig, job_name: str, nodes: int, gpus: int, cpus:
         of_type = f"{config.gpu_type}:{gpus}" if config.gpu_type else str(gpus)
         yield ("gres", f"gpu:{of_type}") if config.gpu_request is GpuRequest.gres else ("gpus-per-node", of_type)
     for name, flag in _MEMORY.items():
-        if (value := getattr(config, name)) is not None:
+        if (value := getattr(config, name)) is not None and math.isfinite(value):
             yield flag, _memory(value)
     if config.exclusive:
         yield "exclusive", ""
@@ -218,7 +219,7 @@ def _ranges(config: SlurmConfig) -> Iterator[Diagnostic]:
 
 
 def _environment_problems(name: str, value: object) -> Iterator[Diagnostic]:
-    path = f"environment.{name}"
+    path, shown = f"environment.{name}", HIDDEN if is_secret(name) else repr(value)
     if _OURS.match(name):
         yield Diagnostic(
             code="ZC721",
@@ -227,9 +228,9 @@ def _environment_problems(name: str, value: object) -> Iterator[Diagnostic]:
             hint=f"~{PATH}.{path}",
         )
     elif not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        yield _out_of_range(path, repr(value), "a name and a text for an environment", "text")
+        yield _out_of_range(path, shown, "a name and a text for an environment", "text")
     elif "\0" in str(value):
-        yield _out_of_range(path, repr(value), "a text without NUL", "text")
+        yield _out_of_range(path, shown, "a text without NUL", "text")
 
 
 def _extra_problems(config: SlurmConfig, written: Mapping[str, str]) -> Iterator[Diagnostic]:

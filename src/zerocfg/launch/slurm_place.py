@@ -1,0 +1,68 @@
+"""Where jobs run: the cluster in place of this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator
+
+from omegaconf import OmegaConf
+
+from zerocfg.artifact import CompiledRun
+from zerocfg.diagnostics import Diagnostic
+from zerocfg.hidden import is_secret
+from zerocfg.launch.prepare import PreparedJob
+from zerocfg.launch.slurm_cluster import Cluster, Unread
+from zerocfg.launch.slurm_options import SlurmOptions
+from zerocfg.launch.slurm_preflight import check_request, partition_machine, threads_per_core, unknown_hardware
+from zerocfg.passes.lower.slurm import SlurmShape, lower_slurm
+
+
+class Placement:
+    """Lowers and checks jobs, and keeps each one's shape."""
+
+    def __init__(self, options: SlurmOptions, cluster: Cluster | Unread) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._threads = threads_per_core(options, cluster, os.environ)
+        self._checked: dict[SlurmShape, list[Diagnostic]] = {}
+        self.machine = partition_machine(options, cluster, os.environ)
+        self.shapes: dict[int, SlurmShape] = {}
+        """By hydra.job.num."""
+
+    def check(self, job: PreparedJob) -> Iterator[Diagnostic]:
+        asked = OmegaConf.select(job.config, "hardware.accelerator") if job.run is not None else None
+        shape, problems = self.shape(job.run, str(job.config.hydra.job.name), accelerator_asked=asked is not None)
+        self.shapes[job.number] = shape
+        yield from problems
+
+    def shape(self, run: CompiledRun | None, job_name: str, *, accelerator_asked: bool) -> tuple[SlurmShape, list[Diagnostic]]:
+        shape, problems = lower_slurm(
+            self._options,
+            run.resources if run is not None else None,
+            job_name=job_name,
+            threads_per_core=self._threads,
+            rdzv_port=fixed_port(run) if run is not None else 0,
+        )
+        found = list(problems)
+        if run is not None and run.plan.detected and not accelerator_asked and self.machine.unknown:
+            return shape, [*found, unknown_hardware(self.machine.unknown)]
+        if not found and isinstance(self._cluster, Cluster):
+            if shape not in self._checked:
+                self._checked[shape] = list(check_request(self._options, shape, self._cluster, os.environ))
+            found += self._checked[shape]
+        return _without_secrets(shape, run), found
+
+
+def _without_secrets(shape: SlurmShape, run: CompiledRun | None) -> SlurmShape:
+    """Values that look like secrets go by sbatch's environment; jobs with different ones cannot share an array."""
+    secrets = {name: value for name, value in (run.environment if run is not None else {}).items() if is_secret(name)}
+    secrets |= {name: value for name, value in shape.environment if is_secret(name)}
+    open_ones = tuple((name, value) for name, value in shape.environment if not is_secret(name))
+    return dataclasses.replace(shape, environment=open_ones, secrets=tuple(sorted(secrets.items())))
+
+
+def fixed_port(run: CompiledRun) -> int:
+    """torchrun.rdzv_port where the user set it, else 0: the job id decides."""
+    entry = run.provenance.get("torchrun.rdzv-endpoint")
+    return run.plan.torchrun.rdzv_port if entry is not None and entry.reason == "torchrun.rdzv_port" else 0
