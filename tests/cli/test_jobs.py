@@ -1,0 +1,102 @@
+"""zerocfg jobs, of jobs whose ends are known: what needs SLURM itself is tested on the test cluster."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zerocfg.launch.paths import JobPaths
+from zerocfg.launch.results import failed, succeeded, write_result
+from zerocfg.launch.slurm_state import JobState, SlurmJob, keep_jobs
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PATH", "/nowhere")
+    folder = tmp_path / "outputs/2026-01-01/12-00-00"
+    ends = [
+        JobState("COMPLETED", "", "node0", 0),
+        JobState("FAILED", "NonZeroExitCode", "node1", 1),
+        JobState("TIMEOUT", "TimeLimit", "node1"),
+    ]
+    for number, end in enumerate(ends):
+        paths = JobPaths(folder / str(number))
+        paths.results.mkdir(parents=True)
+        keep_jobs(
+            folder,
+            [SlurmJob(number=number, folder=str(paths.root), slurm_id=f"12_{number}", overrides=(f"a={number}",), last=end, world_size=2)],
+        )
+    write_result(JobPaths(folder / "0").result(0), succeeded(0, 0.5))
+    write_result(JobPaths(folder / "1").result(1), failed(1, ValueError("boom")))
+    return folder
+
+
+def expected_table(folder: Path) -> str:
+    return "\n".join(
+        [
+            "job  state    SLURM  where or why  objective  overrides",
+            "0    done     12_0   node0         0.5        a=0",
+            "1    failed   12_1   node1                    a=1",
+            "2    timeout  12_2   node1                    a=2",
+            "job 1: failed: rank 1 of 2: ValueError: boom",
+            f"  log: {folder}/1/rank_1.log",
+            "job 2: timeout: TimeLimit",
+            f"  log: {folder}/slurm/12_2.log",
+            "",
+        ]
+    )
+
+
+def test_states_and_results(cli: Any, sweep: Path) -> None:
+    status, out, err = cli("jobs", str(sweep))
+    assert (status, out, err) == (1, expected_table(sweep), f"{sweep}/results.csv\n")
+    with (sweep / "results.csv").open(newline="") as file:
+        assert [(row["state"], row["objective"]) for row in csv.DictReader(file)] == [("done", "0.5"), ("failed", ""), ("timeout", "")]
+
+
+def test_the_newest_sweep_is_meant_without_a_folder(cli: Any, sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    older = sweep.parent / "11-00-00"
+    keep_jobs(older, [SlurmJob(number=0, folder="/x", slurm_id="9", last=JobState("COMPLETED"))])
+    os.utime(older / "slurm/jobs.json", (1, 1))
+    assert cli("jobs")[1] == expected_table(sweep)
+    monkeypatch.chdir(older)
+    status, out, _ = cli("jobs")
+    assert (status, out.splitlines()[1].split()) == (0, ["0", "done", "9"])
+
+
+def test_json(cli: Any, sweep: Path) -> None:
+    status, out, _ = cli("jobs", str(sweep), "--json")
+    entries = json.loads(out)
+    assert status == 1
+    assert [(e["job"], e["state"], e["slurm_id"], e["reason"], e["nodes"]) for e in entries] == [
+        (0, "done", "12_0", "", "node0"),
+        (1, "failed", "12_1", "NonZeroExitCode", "node1"),
+        (2, "timeout", "12_2", "TimeLimit", "node1"),
+    ]
+
+
+def test_an_open_job_without_a_controller(cli: Any, sweep: Path) -> None:
+    keep_jobs(sweep, [SlurmJob(number=3, folder=str(sweep / "3"), slurm_id="12_3")])
+    _, out, err = cli("jobs", str(sweep))
+    assert "3    unknown  12_3   the controller does not answer" in out
+    assert err.startswith("SLURM's controller does not answer: states of open jobs are not known\n")
+
+
+@pytest.mark.parametrize("words", [(), ("none",), (".",)])
+def test_no_sweep_there(cli: Any, words: tuple[str, ...]) -> None:
+    status, out, err = cli("jobs", *words)
+    assert (status, out) == (1, "")
+    assert err.startswith("error[ZC733] ")
+    assert json.loads(cli("jobs", *words, "--json")[1])[0]["code"] == "ZC733"
+
+
+def test_a_damaged_list_is_named(cli: Any, sweep: Path) -> None:
+    (sweep / "slurm/jobs.json").write_text("{")
+    status, out, err = cli("jobs", str(sweep))
+    assert (status, out) == (1, "")
+    assert err.startswith(f"{sweep}/slurm/jobs.json cannot be read")
