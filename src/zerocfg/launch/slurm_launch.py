@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ def launch(
                 returns[job.number], states[job.number] = ret, "finished before"
                 jobs.remove(job)
         log.info("%d of %d jobs finished before; %d to run", len(prepared.jobs) - len(jobs), len(prepared.jobs), len(jobs))
-    attempt = _Launch(options, sweep, cluster, seals)
+    attempt = Submission(options, sweep, cluster, seals.seal)
     try:
         returns |= attempt.run(jobs, placement.shapes)
     finally:
@@ -106,15 +106,24 @@ def launch(
 
 
 @dataclass(frozen=True)
-class _Launch:
+class Submission:
+    """Jobs that have been checked on their way into SLURM."""
+
     options: SlurmOptions
     sweep: Path
     cluster: Cluster | Unread
-    seals: Sealer
+    seal: Callable[[PreparedJob], bytes]
+    """Makes a job's payload; empty for a program that needs none."""
+    program: tuple[str, ...] = PROGRAM
+    """What each rank runs, as torchrun takes it."""
     states: dict[int, str] = field(default_factory=dict)
     """SLURM's, by hydra.job.num, as far as known."""
 
     def run(self, jobs: Sequence[PreparedJob], shapes: Mapping[int, SlurmShape]) -> dict[int, JobReturn]:
+        """Write the folders, submit, and wait unless told otherwise. A JobReturn a job, by number; shapes: by number too.
+
+        Raises LaunchRefused when sbatch takes none of them.
+        """
         returns: dict[int, JobReturn] = {}
         if not jobs:
             return returns
@@ -162,11 +171,11 @@ class _Launch:
     def _fill(self, job: PreparedJob) -> None:
         with claimed(job.folder) as paths:
             set_aside(paths.starter_log)
-            kept = fill(job, paths, self.seals.seal(job), PROGRAM, self._python)
+            kept = fill(job, paths, self.seal(job), self.program, self._python)
         report_kept(job, kept)
 
     def _start(self, job: PreparedJob) -> Start:
-        return Start(python=self._python, home=os.getcwd(), program=() if job.run is not None else PROGRAM)
+        return Start(python=self._python, home=os.getcwd(), program=() if job.run is not None else self.program)
 
     def _show(self, array: Sequence[PreparedJob], text: str) -> None:
         path = self.sweep / SLURM_DIR / f"job_{array[0].number}.sh"
