@@ -95,6 +95,82 @@ def _explain(words: Words = None, config_path: ConfigPath = None, config_name: C
     raise typer.Exit(explain_command(words or [], config_path=config_path, config_name=config_name))
 
 
+@app.command("launch")
+def _launch(
+    context: typer.Context,
+    overrides: Overrides = None,
+    target: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--target", metavar="local|slurm", help="Where to run. Default: hydra/launcher, which is local."),
+    ] = None,
+    out: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--out", metavar="DIR", help="The job's folder: compiled/, rank_0.log, ... Default: outputs/DATE/TIME."),
+    ] = None,
+    config_path: ConfigPath = None,
+    config_name: ConfigName = None,
+) -> None:
+    """Run a script without Hydra: OVERRIDES -- SCRIPT.py ARGUMENTS, or OVERRIDES -- -m MODULE ARGUMENTS.
+
+    {ds_config} in the arguments becomes the path of the compiled JSON, which is in ZEROCFG_DS_CONFIG as well.
+    """
+    from zerocfg.cli.launch import launch_command
+
+    if not context.obj:
+        raise typer.BadParameter("the script is missing: zerocfg launch OVERRIDES -- SCRIPT.py ARGUMENTS")
+    raise typer.Exit(
+        launch_command(overrides or [], context.obj, target=target, out=out, config_path=config_path, config_name=config_name)
+    )
+
+
+@app.command("memory")
+def _memory(
+    overrides: Overrides = None,
+    as_json: Json = False,
+    plot: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--plot", metavar="FILE", help="Also draw the bars: PNG, SVG, PDF (needs matplotlib)."),
+    ] = None,
+    config_path: ConfigPath = None,
+    config_name: ConfigName = None,
+) -> None:
+    """Predict memory by part, on the GPU and on the host. Exit status: 0 it fits, 1 it does not."""
+    from zerocfg.cli.memory import memory_command
+
+    raise typer.Exit(memory_command(overrides or [], as_json=as_json, plot=plot, config_path=config_path, config_name=config_name))
+
+
+@app.command("plan")
+def _plan(
+    overrides: Overrides = None,
+    as_json: Json = False,
+    top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="Plans to show.")] = 5,
+    measure: Annotated[int, typer.Option("--measure", metavar="K", min=0, help="Run the first K for a few steps, here.")] = 0,
+    script: Annotated[str, typer.Option("--script", metavar="FILE", help="What --measure runs.")] = "train.py",
+    plot: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--plot", metavar="FILE", help="Also draw memory against speed (needs matplotlib)."),
+    ] = None,
+    config_path: ConfigPath = None,
+    config_name: ConfigName = None,
+) -> None:
+    """Rank the plans that fit by predicted speed, with the overrides to paste. What the overrides set stays as it is."""
+    from zerocfg.cli.plan import plan_command
+
+    raise typer.Exit(
+        plan_command(
+            overrides or [],
+            as_json=as_json,
+            top=top,
+            measure=measure,
+            script=script,
+            plot=plot,
+            config_path=config_path,
+            config_name=config_name,
+        )
+    )
+
+
 @app.command("jobs")
 def _jobs(
     directory: Annotated[
@@ -205,8 +281,13 @@ def _init(directory: Annotated[str, typer.Argument(metavar="DIR", help="Folder o
 
 def run(words: Sequence[str]) -> int:
     """Exit status of a command line."""
+    script: list[str] = []
+    if words[:1] == ["launch"] and "--" in words:
+        # what follows is the script's, options too
+        at = words.index("--")
+        words, script = words[:at], list(words[at + 1 :])
     try:
-        app(args=list(words), prog_name="zerocfg")
+        app(args=list(words), prog_name="zerocfg", obj=script)
     except SystemExit as end:
         if not words and "_ZEROCFG_COMPLETE" not in os.environ:
             return 2  # click before 8.2 takes a line without a command for a wish for help

@@ -71,7 +71,7 @@ def _in_use(folder: Path) -> Diagnostic:
 
 
 def fill(job: PreparedJob, paths: JobPaths, payload: bytes, program: Sequence[str], python: str) -> list[str]:
-    """Write .hydra/, compiled/ and the payload. An earlier run's files are kept under numbered names, which are returned."""
+    """Write .hydra/, compiled/ and the payload, if there is one. An earlier run's files are kept under numbered names, which are returned."""
     earlier = [*sorted(paths.root.glob("rank_*.log")), paths.metrics, paths.summary]
     kept = [f"{path.name} -> {moved.name}" for path in earlier if path.stem.count(".") == 0 and (moved := set_aside(path))]
     for stale in paths.results.glob("result_*.pkl"):
@@ -79,10 +79,11 @@ def fill(job: PreparedJob, paths: JobPaths, payload: bytes, program: Sequence[st
     _save_hydra(job)
     if job.run is not None:
         write_compiled(job.run, paths.root / COMPILED, program=program, python=python)
-    draft = paths.payload.with_suffix(".tmp")
-    draft.touch(mode=0o600)
-    draft.write_bytes(payload)
-    os.replace(draft, paths.payload)
+    if payload:
+        draft = paths.payload.with_suffix(".tmp")
+        draft.touch(mode=0o600)
+        draft.write_bytes(payload)
+        os.replace(draft, paths.payload)
     return kept
 
 

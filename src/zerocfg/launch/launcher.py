@@ -103,7 +103,7 @@ def launch(
         jobs,
         seal=seals.seal,
         options=options,
-        pools=_pools(jobs, detect, os.environ),
+        pools=pools_for(jobs, detect, os.environ),
         board=Board(len(job_overrides), bar=options.progress),
         after_each=lambda: configure_log(config.hydra.hydra_logging, config.hydra.verbose),
     )
@@ -116,7 +116,8 @@ def launch(
     return [returns[number] for number in sorted(returns)]
 
 
-def _pools(jobs: Sequence[PreparedJob], detect: Callable[[], Detected], environ: Mapping[str, str]) -> dict[str, Pool]:
+def pools_for(jobs: Sequence[PreparedJob], detect: Callable[[], Detected], environ: Mapping[str, str]) -> dict[str, Pool]:
+    """Cores, and GPUs where a job needs any, under the locks that all launchers of the user share."""
     folder = lock_folder(environ)
     machine = detect()
     pools = {"core": Pool("core", cores(machine.cpus), folder)}

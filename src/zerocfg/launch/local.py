@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 import uuid
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,10 @@ def report_kept(job: PreparedJob, kept: list[str]) -> None:
 class LocalJob:
     """A job that runs here. Raises ConfigProblems (ZC706) at once when its folder is in use."""
 
-    def __init__(self, job: PreparedJob, payload: bytes, options: LocalOptions, lease: Lease) -> None:
+    def __init__(
+        self, job: PreparedJob, payload: bytes, options: LocalOptions, lease: Lease, program: Sequence[str] = PROGRAM
+    ) -> None:
+        """program: what each rank runs, as torchrun takes it."""
         self.job = job
         self.paths = JobPaths(job.folder)
         self.lease = lease
@@ -59,10 +63,10 @@ class LocalJob:
         self.shutdown_seconds = (job.run.plan.torchrun.shutdown_timeout if job.run else 10) + STOP_MARGIN_SECONDS
         try:
             self._stack.enter_context(claimed(job.folder))
-            report_kept(job, fill(job, self.paths, payload, PROGRAM, python))
+            report_kept(job, fill(job, self.paths, payload, program, python))
             node = NodeJob(
                 folder=str(job.folder),
-                command=("/bin/sh", str(script_of(job))) if job.run is not None else (python, "-u", *PROGRAM),
+                command=("/bin/sh", str(script_of(job))) if job.run is not None else (python, "-u", *program),
                 cwd=os.getcwd(),
                 environment=lease.environment,
                 launcher=ProcessId.own(),

@@ -16,7 +16,7 @@ from hydra.core.utils import JobReturn, JobStatus, filter_overrides
 
 from zerocfg.diagnostics import ConfigProblems
 from zerocfg.launch.board import Board
-from zerocfg.launch.local import LocalJob
+from zerocfg.launch.local import PROGRAM, LocalJob
 from zerocfg.launch.options import LocalOptions
 from zerocfg.launch.pool import Lease, Pool, needed
 from zerocfg.launch.prepare import PreparedJob
@@ -59,8 +59,10 @@ class LocalQueue:
         pools: Mapping[str, Pool],
         board: Board,
         after_each: Callable[[], None],
+        program: Sequence[str] = PROGRAM,
     ) -> None:
         self._waiting = deque(jobs)
+        self._program = program
         self._seal, self._options, self._pools, self._board, self._after_each = seal, options, pools, board, after_each
         self._running: list[LocalJob] = []
         self.returns: dict[int, JobReturn] = {}
@@ -96,7 +98,7 @@ class LocalQueue:
                 return  # the oldest goes first: a wide job is not overtaken for ever
             self._waiting.popleft()
             try:
-                started = LocalJob(job, self._seal(job), self._options, lease)
+                started = LocalJob(job, self._seal(job), self._options, lease, self._program)
             except ConfigProblems as problems:  # taken by another run since it was checked
                 lease.close()
                 self.returns[job.number] = failed_return(job, problems)

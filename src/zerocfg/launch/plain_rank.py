@@ -1,0 +1,139 @@
+"""One rank of `zerocfg launch`: `python -m zerocfg.launch.plain_rank [-m] SCRIPT [ARGUMENT...]`, started by torchrun.
+
+The script is a process of its own, as under torchrun alone; this one stays beside it, keeps its log, passes signals on and
+writes down how it ended, also when it crashed.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from zerocfg.emit import COMPILED, RUN_DIR, set_aside
+from zerocfg.launch.paths import JOB_TOKEN, JobPaths
+from zerocfg.launch.processes import die_with_parent
+from zerocfg.launch.results import RankResult, write_result
+from zerocfg.launch.streams import capture
+
+PLACEHOLDER = "{ds_config}"
+"""In an argument of the script: becomes the path of the compiled JSON."""
+DS_CONFIG = "ZEROCFG_DS_CONFIG"
+"""Environment of the script: the same path."""
+MODULE = "zerocfg.launch.plain_rank"
+
+_STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_PASSED_ON = (*_STOPS, signal.SIGUSR1, signal.SIGUSR2)
+_LAST_LINES = 20
+_LAST_BYTES = 32768
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the script. Ends as the script ended: with its exit status, or by the same signal."""
+    rank = int(os.environ.get("RANK", "0"))
+    launched = JOB_TOKEN in os.environ
+    if launched:
+        die_with_parent()
+    root = Path(os.environ[RUN_DIR])
+    paths = JobPaths(root)
+    log = paths.rank_log(rank)
+    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
+        set_aside(log)
+    # a launcher follows rank_0.log itself; by hand, the terminal gets a copy
+    finish = capture(log, console=rank == 0 and not launched)
+    paths.result(rank).unlink(missing_ok=True)
+    status, asked_to_stop = _run(command(words, root / COMPILED / "ds_config.json"), root / COMPILED / "ds_config.json")
+    finish()
+    if status == 0 or not asked_to_stop:  # one that was told to end because another has failed is not a failure of its own
+        write_result(paths.result(rank), result(rank, status, log))
+    if status < 0:
+        _end_by(-status)
+    return status
+
+
+def command(words: Sequence[str], ds_config: Path) -> list[str]:
+    """words: what followed `--`."""
+    return [sys.executable, "-u", *(word.replace(PLACEHOLDER, str(ds_config)) for word in words)]
+
+
+def result(rank: int, status: int, log: Path) -> RankResult:
+    """status: exit status, or a signal's number negated."""
+    if status == 0:
+        return RankResult(rank=rank, ok=True, value=pickle.dumps(None) if rank == 0 else b"")
+    return RankResult(
+        rank=rank,
+        ok=False,
+        error=f"ended by {_signal_name(-status)}" if status < 0 else f"exit status {status}",
+        traceback="\n".join(last_lines(log)),
+        exception=pickle.dumps(SystemExit(128 - status if status < 0 else status)),
+    )
+
+
+def last_lines(log: Path) -> list[str]:
+    """What a rank said last."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _LAST_BYTES))
+            text = file.read().decode("utf-8", errors="replace")
+    except OSError:
+        return []
+    return text.splitlines()[-_LAST_LINES:]
+
+
+def _run(words: list[str], ds_config: Path) -> tuple[int, bool]:
+    """(exit status, whether it was asked to stop)."""
+    received: list[int] = []
+    child: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        for process in child:
+            process.send_signal(number)
+
+    for number in _PASSED_ON:
+        signal.signal(number, pass_on)
+    child.append(
+        subprocess.Popen(
+            words,
+            env={"PYTHONFAULTHANDLER": "1", **os.environ, DS_CONFIG: str(ds_config)},
+            # signals to this process's group reach the script once, passed on from here
+            start_new_session=True,
+            preexec_fn=_in_child,  # this process has one thread
+        )
+    )
+    for number in list(received):  # came while it was being started
+        child[0].send_signal(number)
+    status = child[0].wait()
+    return status, bool(set(received) & set(_STOPS))
+
+
+def _in_child() -> None:
+    die_with_parent(signal.SIGKILL)
+    # the launcher shields its helpers from Ctrl-C; the script gets Python's own behaviour back
+    for number in _PASSED_ON:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _end_by(number: int) -> None:
+    """As the script did, so that torchrun reports it."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
