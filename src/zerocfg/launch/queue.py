@@ -25,6 +25,9 @@ from zerocfg.launch.returns import failed_return
 log = logging.getLogger("zerocfg.launch")
 
 
+_TELL_SECONDS = 2.0
+
+
 class Terminated(BaseException):
     """SIGTERM or SIGHUP to the launcher."""
 
@@ -65,6 +68,10 @@ class LocalQueue:
         self._program = program
         self._seal, self._options, self._pools, self._board, self._after_each = seal, options, pools, board, after_each
         self._running: list[LocalJob] = []
+        self._waits_since: tuple[int, float] | None = None
+        """Number of the job at the head that got no devices, and since when; told once."""
+        self.stopped: set[int] = set()
+        """Numbers of jobs that were started and had to be stopped."""
         self.returns: dict[int, JobReturn] = {}
         """By job number."""
 
@@ -95,6 +102,7 @@ class LocalQueue:
             job = self._waiting[0]
             lease = self._lease(job)
             if lease is None:
+                self._tell_waiting(job)
                 return  # the oldest goes first: a wide job is not overtaken for ever
             self._waiting.popleft()
             try:
@@ -117,6 +125,16 @@ class LocalQueue:
         if lease is not None:
             lease.devices = ()  # cores are counted, not bound: torch and the kernel place the threads
         return lease
+
+    def _tell_waiting(self, job: PreparedJob) -> None:
+        """Say it once when nothing of this launch holds the devices: another run of this user does."""
+        now = time.monotonic()
+        if self._waits_since is None or self._waits_since[0] != job.number:
+            self._waits_since = (job.number, now)
+        elif not self._running and self._waits_since[1] and now - self._waits_since[1] > _TELL_SECONDS:
+            self._waits_since = (job.number, 0.0)
+            gpus, cores = needed(job.run.resources if job.run else None, len(self._pools["core"].devices))
+            log.info("job %d waits for %s: other runs of yours use them", job.number, f"{gpus} GPUs" if gpus else f"{cores} cores")
 
     def _take_in_what_ended(self) -> None:
         for running in [r for r in self._running if r.done()]:
@@ -146,6 +164,7 @@ class LocalQueue:
         for running in self._running:
             running.kill()
             running.release()
+            self.stopped.add(running.job.number)
             log.info("job %d: stopped: %s", running.job.number, running.job.folder)
         self._running.clear()
 
