@@ -111,6 +111,7 @@ def launch(
         queue.run()
     finally:
         returns |= queue.returns
+        states |= dict.fromkeys(queue.stopped, "stopped")
         if len(job_overrides) > 1 or initial_job_idx > 0:
             write_table(sweep, prepared, returns, states, show=len(job_overrides) > 1)
     return [returns[number] for number in sorted(returns)]
