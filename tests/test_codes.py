@@ -21,6 +21,7 @@ from zerocfg.diagnostics import Diagnostic
 SRC = Path(zerocfg.__file__).parent
 CODE = re.compile(r"ZC\d{3}")
 KV_GROUPS = {"model.num_attention_heads": 48, "model.num_key_value_heads": 4, "model.hidden_size": 576, "model.sequence_length": 144}
+DOCKER = {"container.kind": "docker", "container.image": "zerocfg"}
 
 
 class Case(NamedTuple):
@@ -388,6 +389,25 @@ CASES = [
         {"precision": {"dtype": "fp16", "hysteresis": 0}},
         {"precision": {"dtype": "fp16", "hysteresis": 1}},
     ),
+    c("ZC740", "container.image", {"container.kind": "docker"}, {"container.kind": "docker", "container.image": "zerocfg"}),
+    c("ZC740", "container.image", {"container.image": "zerocfg"}, {}),
+    c("ZC741", "container.mounts", {**DOCKER, "container.mounts": ["data"]}, {**DOCKER, "container.mounts": ["/data:/d:ro"]}),
+    c(
+        "ZC741",
+        "container.mounts",
+        {**DOCKER, "container.kind": "pyxis", "container.mounts": ["/a,b"]},
+        {**DOCKER, "container.mounts": ["/a,b"]},
+    ),
+    c("ZC742", "container.shm_size", {**DOCKER, "container.shm_size": "big"}, {**DOCKER, "container.shm_size": "16G"}),
+    c(
+        "ZC742",
+        "container.shm_size",
+        {**DOCKER, "container.kind": "apptainer", "container.shm_size": "16g"},
+        {**DOCKER, "container.kind": "apptainer"},
+    ),
+    c("ZC743", "container.environment", {**DOCKER, "container.environment": ["A=b"]}, {**DOCKER, "container.environment": ["A"]}),
+    c("ZC743", "container.python", {**DOCKER, "container.python": ""}, {**DOCKER, "container.python": "/opt/bin/python"}),
+    c("ZC743", "container.arguments", {**DOCKER, "container.arguments": ["a\nb"]}, {**DOCKER, "container.arguments": ["--a=b c"]}),
     c("ZC810", "env.OMP_NUM_THREADS", {}, {"env.OMP_NUM_THREADS": 4}, OMP_NUM_THREADS="2"),
     c("ZC811", "env.MASTER_PORT", {"env.MASTER_PORT": 1}, {"torchrun.rdzv_port": 1234}),
     c("ZC811", "env.PET_STANDALONE", {"env.PET_STANDALONE": 1}, {}),

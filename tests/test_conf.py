@@ -26,7 +26,12 @@ from zerocfg.schema.types import DType, OffloadDevice
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 OPTIONS = sorted((path.parent.name, path.stem) for path in CONF.glob("*/*.yaml"))
-LEFT_OPEN = [("offload", "all_nvme", "nvme_path"), ("offload", "optimizer_nvme", "nvme_path")]
+LEFT_OPEN = [
+    ("container", "apptainer", "image"),
+    ("container", "pyxis", "image"),
+    ("offload", "all_nvme", "nvme_path"),
+    ("offload", "optimizer_nvme", "nvme_path"),
+]
 WANTED = {
     "hardware": "auto cpu a100x4 a100x8 a100_40gb_x8 v100x4 h100x8 h200x2 h200x4 h200x8 b200x8 l40s_x4 a10_x4 rtx4090_x2",
     "parallelism": "ddp zero1 zero2 zero3 zeropp",
@@ -37,6 +42,7 @@ WANTED = {
     "model": "none gpt_tiny gpt2_124m gpt_1b3 llama2_7b llama2_13b llama3_8b llama3_70b",
     "optimizer": "adamw adam lion adagrad lamb muon none",
     "scheduler": "none warmup_lr warmup_decay warmup_cosine one_cycle",
+    "container": "none docker apptainer pyxis",
     "checkpoint": "none steps minutes on_stop",
 }
 
@@ -84,7 +90,8 @@ def test_an_option_compiles(group: str, option: str) -> None:
     machine = Detected(cpus=2, host_memory_bytes=8 * 2**30, numa_nodes=1, reason="no NVIDIA driver is installed")
     outcome = examine(container(overrides), detect=lambda: machine)
     errors = [(d.code, d.path) for d in outcome.diagnostics if d.severity is Severity.ERROR]
-    assert errors == ([("ZC305", "offload.nvme_path")] if option in ("all_nvme", "optimizer_nvme") else [])
+    left = next((f"{g}.{key}" for g, o, key in LEFT_OPEN if (g, o) == (group, option)), "")
+    assert errors == ([("ZC740" if group == "container" else "ZC305", left)] if left else [])
     assert (outcome.run is None) is bool(errors)
 
 
@@ -127,6 +134,7 @@ def test_the_default_job() -> None:
         "optimizer": "adamw",
         "scheduler": "none",
         "checkpoint": "none",
+        "container": "none",
     }
     assert plain["deepspeed"] == {}
     assert plain["env"] == {}

@@ -40,7 +40,11 @@ class CompiledRun:
     resources: Resources
     plan: Plan
     provenance: Mapping[str, Entry]
-    """Emitted path -> entry: deepspeed leaves by their JSON path, others as torchrun.NAME, environment.NAME, resources.NAME."""
+    """Emitted path -> entry: deepspeed leaves by their JSON path, others as torchrun.NAME, environment.NAME, resources.NAME, container.NAME."""
+    container: tuple[str, ...] = ()
+    """Words of a shell that put the ranks into a container, its interpreter last; empty: on the machine itself."""
+    container_setup: tuple[str, ...] = ()
+    """Lines of a shell before them."""
     diagnostics: tuple[Diagnostic, ...] = ()
     """Warnings and notes; a run with errors is never compiled."""
 
@@ -56,4 +60,5 @@ class CompiledRun:
             "torchrun": list(self.torchrun),
             "environment": self.open_environment,
             "resources": asdict(self.resources),
+            **({"container": list(self.container)} if self.container else {}),
         }

@@ -15,12 +15,14 @@ from zerocfg.hidden import HIDDEN, is_secret
 from zerocfg.lowered import Leaf, flatten, nest, overlay
 from zerocfg.overlay import laid_over
 from zerocfg.passes.check import check_plan
+from zerocfg.passes.lower.container import lower_container, setup, words
 from zerocfg.passes.lower.deepspeed import lower_deepspeed
 from zerocfg.passes.lower.environment import lower_environment, lower_resources
 from zerocfg.passes.lower.torchrun import arguments, lower_torchrun
 from zerocfg.passes.resolve.batch import resolve_batch
 from zerocfg.passes.resolve.checkpoint import resolve_checkpoint
 from zerocfg.passes.resolve.communication import resolve_communication
+from zerocfg.passes.resolve.container import resolve_container
 from zerocfg.passes.resolve.hardware import resolve_hardware
 from zerocfg.passes.resolve.model import resolve_model
 from zerocfg.passes.resolve.offload import resolve_activation_checkpointing, resolve_offload
@@ -102,12 +104,14 @@ def examine(
     environment, found = lower_environment(plan, reasons, config.env, environ or {})
     problems += found
     torchrun, resources = lower_torchrun(plan, reasons), lower_resources(plan, reasons)
+    container = lower_container(plan.container, reasons, [leaf.path for leaf in environment])
 
     diagnostics = [_with_origin(d, why, origins) for d in in_order(problems)]
     if has_errors(diagnostics):
         return Outcome(None, diagnostics)
     entries = [trace(path, value, why[path], origins, reasons) for path, value in flatten(emitted)]
-    for section, lowered in (("torchrun", torchrun), ("environment", environment), ("resources", resources)):
+    others = (("torchrun", torchrun), ("environment", environment), ("resources", resources), ("container", words(container)))
+    for section, lowered in others:
         entries += [trace(f"{section}.{leaf.path}", _shown(section, leaf), leaf.reason, origins, reasons) for leaf in lowered]
     run = CompiledRun(
         deepspeed=emitted,
@@ -116,6 +120,8 @@ def examine(
         resources=Resources(**{leaf.path: leaf.value for leaf in resources}),
         plan=plan,
         provenance={entry.path: entry for entry in entries},
+        container=tuple(word for leaf in words(container) for word in leaf.value),
+        container_setup=setup(container),
         diagnostics=tuple(diagnostics),
     )
     return Outcome(run, diagnostics)
@@ -131,6 +137,13 @@ def resolve(config: RunConfig, detected: Detected | None, torch: str = "") -> tu
     train = resolve_train(config.train, hardware.value)
     checkpoint = resolve_checkpoint(config.checkpoint)
     torchrun = resolve_torchrun(config.torchrun, hardware.value, _release(torch), saves=checkpoint.value.enabled)
+    offload = resolve_offload(config.offload, model.value, topology.value)
+    folders = (
+        ("train.data", train.value.data),
+        ("offload.nvme_path", offload.value.nvme_path),
+        ("checkpoint.directory", checkpoint.value.directory if checkpoint.value.enabled else ""),
+        ("checkpoint.resume", checkpoint.value.resume),
+    )
     sections: dict[str, Resolved[Any]] = {
         "hardware": hardware,
         "model": model,
@@ -138,11 +151,12 @@ def resolve(config: RunConfig, detected: Detected | None, torch: str = "") -> tu
         "precision": precision,
         "batch": resolve_batch(config.batch, topology.value),
         "zero": resolve_zero(config.parallelism, model.value, topology.value, optimizer.value.type),
-        "offload": resolve_offload(config.offload, model.value, topology.value),
+        "offload": offload,
         "activation_checkpointing": resolve_activation_checkpointing(config.activation_checkpointing, model.value),
         "optimizer": optimizer,
         "scheduler": resolve_scheduler(config.scheduler, config.optimizer.lr, train.value.steps),
         "checkpoint": checkpoint,
+        "container": resolve_container(config.container, hardware.value, folders),
         "communication": resolve_communication(config.communication, hardware.value, topology.value, precision.value, torchrun.value),
         "torchrun": torchrun,
         "train": train,
@@ -153,6 +167,8 @@ def resolve(config: RunConfig, detected: Detected | None, torch: str = "") -> tu
 
 
 def _shown(section: str, leaf: Leaf) -> object:
+    if section == "container":
+        return " ".join(leaf.value)
     return HIDDEN if section == "environment" and is_secret(leaf.path) else leaf.value
 
 

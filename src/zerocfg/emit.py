@@ -100,7 +100,13 @@ def launch_script(run: CompiledRun, *, program: Sequence[str] | None, cwd: Path,
         lines += [f': "${{{RDZV_ID}:=zerocfg}}"']
     lines += _exports(run)
     words = " ".join(_quote(word) for word in program) if program is not None else '"$@"'
-    lines += [" \\\n  ".join([f"exec {_quote(python)} -u -m torch.distributed.run", *(_argument(a) for a in run.torchrun), words])]
+    # words of a container are shell text already
+    start = run.container or (_quote(python),)
+    torchrun = ("-u -m torch.distributed.run", *(_argument(a) for a in run.torchrun), words)
+    if len(start) > 1:
+        lines += [*run.container_setup, " \\\n  ".join(["exec " + start[0], *start[1:-1], f"{start[-1]} {torchrun[0]}", *torchrun[1:]])]
+    else:
+        lines += [" \\\n  ".join([f"exec {start[0]} {torchrun[0]}", *torchrun[1:]])]
     return "\n".join(lines) + "\n"
 
 

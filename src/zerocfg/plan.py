@@ -158,6 +158,37 @@ class CheckpointPlan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Mount:
+    """A folder of the machine in a container. Absolute paths."""
+
+    source: str
+    target: str
+    read_only: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContainerPlan:
+    """Without a container kind is none and nothing else is set."""
+
+    kind: str
+    """none, docker, apptainer or pyxis."""
+    image: str
+    python: str
+    """Interpreter in the image."""
+    mounts: tuple[Mount, ...]
+    """Beside the folder of the start and the job's folder."""
+    shm_size: str
+    """Empty: the machine's own /dev/shm."""
+    gpus: bool
+    host_network: bool
+    rdma: bool
+    """The network cards' devices are in the container."""
+    environment: tuple[str, ...]
+    """Names of the user's environment."""
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TorchrunPlan:
     max_restarts: int
     monitor_interval: float
@@ -205,6 +236,7 @@ class Plan:
     optimizer: OptimizerPlan
     scheduler: SchedulerPlan
     checkpoint: CheckpointPlan
+    container: ContainerPlan
     communication: CommunicationPlan
     torchrun: TorchrunPlan
     train: TrainPlan

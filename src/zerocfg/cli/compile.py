@@ -69,6 +69,7 @@ def sections(run: CompiledRun) -> str:
         "torchrun": "\n".join(shlex.quote(word) for word in run.torchrun),
         "environment": "\n".join(f"{name}={shlex.quote(value)}" for name, value in run.open_environment.items()),
         "resources": "\n".join(f"{name} = {value}" for name, value in asdict(run.resources).items()),
+        **({"container": "\n".join(run.container)} if run.container else {}),
     }
     return "\n\n".join(f"[{name}]\n{text}" for name, text in parts.items())
 

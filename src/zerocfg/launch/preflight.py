@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from zerocfg.diagnostics import Diagnostic, Severity
@@ -69,6 +69,25 @@ def check_machine(plan: Plan, detected: Detected, environ: Mapping[str, str]) ->
                 detail=("sizes that follow from memory, bandwidth and dtypes may not fit",),
                 hint="hardware=auto",
             )
+
+
+def check_container(plan: Plan, which: Callable[[str], str | None]) -> Iterator[Diagnostic]:
+    """ZC744 pyxis without SLURM, ZC745 no docker or apptainer here. which: path of a program, None where there is none."""
+    kind = plan.container.kind
+    if kind == "pyxis":
+        yield Diagnostic(
+            code="ZC744",
+            path="container.kind",
+            message="container=pyxis needs srun, but hydra/launcher=zerocfg_local starts the ranks",
+            hint="hydra/launcher=zerocfg_slurm, or container=docker, container=apptainer",
+        )
+    elif kind != "none" and which(kind) is None:
+        yield Diagnostic(
+            code="ZC745",
+            path="container.kind",
+            message=f"container={kind}, but this machine has no program {kind} on its PATH",
+            hint="install it, or container=none",
+        )
 
 
 def same_gpu(named: str, found: str) -> bool:

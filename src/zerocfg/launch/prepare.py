@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,7 @@ from zerocfg.diagnostics import Diagnostic, has_errors, in_order, render_report
 from zerocfg.facts import Detected
 from zerocfg.hidden import hide_override
 from zerocfg.launch.hydra_state import hydra_config
-from zerocfg.launch.preflight import check_folders, check_machine, check_nesting
+from zerocfg.launch.preflight import check_container, check_folders, check_machine, check_nesting
 from zerocfg.probe.installed import installed
 
 
@@ -119,6 +120,8 @@ def prepare(
                 found = [*found, *place(job)]
             elif start and job.run is not None and (job.run.plan.hardware.is_cuda or job.run.plan.hardware.num_nodes > 1):
                 found = [*found, *check_machine(job.run.plan, machine(), environ)]
+            if place is None and start and job.run is not None:
+                found = [*found, *check_container(job.run.plan, shutil.which)]
         if several and skip_infeasible and has_errors(found):
             done.infeasible.append(Infeasible(number=number, overrides=tuple(overrides)))
         elif job is not None:

@@ -24,6 +24,6 @@ def _read(hint: Any, value: Any) -> Any:
     if is_dataclass(hint) and isinstance(hint, type):
         hints = typing.get_type_hints(hint)
         return hint(**{field.name: _read(hints[field.name], value[field.name]) for field in fields(hint)})
-    if len(options) == 1 and is_dataclass(options[0]):
+    if len(options) == 1 and is_dataclass(options[0]) and typing.get_origin(hint) is not tuple:
         return _read(options[0], value)
-    return tuple(value) if typing.get_origin(hint) is tuple else value
+    return tuple(_read(options[0], item) for item in value) if typing.get_origin(hint) is tuple else value

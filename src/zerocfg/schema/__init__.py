@@ -11,6 +11,7 @@ from typing import Any, Dict
 from zerocfg.schema.activation_checkpointing import ActivationCheckpointingConfig
 from zerocfg.schema.batch import BatchConfig
 from zerocfg.schema.checkpoint import CheckpointConfig
+from zerocfg.schema.container import ContainerConfig
 from zerocfg.schema.hardware import HardwareConfig
 from zerocfg.schema.model import ModelConfig
 from zerocfg.schema.offload import OffloadConfig
@@ -30,6 +31,7 @@ GROUPS: dict[str, type] = {
     "optimizer": OptimizerConfig,
     "scheduler": SchedulerConfig,
     "checkpoint": CheckpointConfig,
+    "container": ContainerConfig,
 }
 """Config groups: a folder of options each."""
 
@@ -58,6 +60,7 @@ class RunConfig:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    container: ContainerConfig = field(default_factory=ContainerConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     torchrun: TorchrunConfig = field(default_factory=TorchrunConfig)
     communication: CommunicationConfig = field(default_factory=CommunicationConfig)
