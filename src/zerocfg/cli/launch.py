@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
-import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -22,9 +20,10 @@ from zerocfg.facts import Detected
 from zerocfg.launch.options import LocalOptions
 from zerocfg.launch.plain import check_folder, folder_problem, prepare_plain, run_here
 from zerocfg.launch.plain_check import check_json_reaches, check_program
+from zerocfg.launch.prepare import PreparedJob
+from zerocfg.launch.slurm_options import SlurmOptions
 
 _LAUNCHER = "hydra/launcher"
-O = TypeVar("O", bound=LocalOptions)
 
 
 def launch_command(
@@ -55,24 +54,73 @@ def launch_command(
     if not words or has_errors(composed.diagnostics) or not composed.container:
         return _refused([*found, *composed.diagnostics])
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
-    folder = Path(out) if out is not None else None
-    options = options_of(composed, LocalOptions, "ZerocfgLocalLauncher")
+    options = _options(composed)
     if isinstance(options, Diagnostic):
         return _refused([*found, *composed.diagnostics, options])
-    prepared = prepare_plain(composed.cfg, overrides, words, folder=folder, start=not options.dry_run, detect=_detect)
+    place = _Slurm(options) if isinstance(options, SlurmOptions) else _Local(options)
+    folder = Path(out) if out is not None else None
+    prepared = prepare_plain(
+        composed.cfg, overrides, words, folder=folder, start=not options.dry_run, detect=place.detect, place=place.check
+    )
     found += [*composed.diagnostics, *(d for _, several in prepared.report for d in several)]
     for job in prepared.jobs:
-        found += check_folder(job.folder)
+        found += [*check_folder(job.folder), *place.check_start(job)]
     if has_errors(found):
         return _refused(found)
     output.report(_once(found))
     (job,) = prepared.jobs
     try:
-        return run_here(job, options, words, detect=_detect)
+        return place.run(job, words)
     except SystemExit as stop:
         return int(stop.code or 0)
     except OSError as error:
         raise folder_problem(job.folder, error) from error
+
+
+class _Local:
+    """This machine."""
+
+    check = None
+
+    def __init__(self, options: LocalOptions) -> None:
+        self._options = options
+
+    def detect(self) -> Detected:
+        from zerocfg.probe import detect
+
+        return detect()
+
+    def check_start(self, job: PreparedJob) -> Iterable[Diagnostic]:
+        return ()
+
+    def run(self, job: PreparedJob, words: Sequence[str]) -> int:
+        return run_here(job, self._options, words, detect=self.detect)
+
+
+class _Slurm:
+    """The cluster whose commands are on this machine."""
+
+    def __init__(self, options: SlurmOptions) -> None:
+        from zerocfg.launch.slurm_cluster import read_cluster
+        from zerocfg.launch.slurm_place import Placement
+
+        self._options = options
+        self._cluster = read_cluster()
+        self._placement = Placement(options, self._cluster)
+        self.check = self._placement.check
+
+    def detect(self) -> Detected:
+        return self._placement.machine.detected
+
+    def check_start(self, job: PreparedJob) -> Iterable[Diagnostic]:
+        from zerocfg.launch.plain_slurm import check_submission
+
+        return check_submission(job, self._options)
+
+    def run(self, job: PreparedJob, words: Sequence[str]) -> int:
+        from zerocfg.launch.plain_slurm import run_slurm
+
+        return run_slurm(job, self._options, words, placement=self._placement, cluster=self._cluster)
 
 
 def _refused(found: Sequence[Diagnostic]) -> int:
@@ -89,27 +137,21 @@ def _once(found: Sequence[Diagnostic]) -> list[Diagnostic]:
     return list(kept.values())
 
 
-def options_of(composed: Composed, kind: type[O], launcher: str) -> O | Diagnostic:
-    """hydra.launcher as its options; ZC750 where another launcher was chosen."""
+def _options(composed: Composed) -> LocalOptions | SlurmOptions | Diagnostic:
+    """hydra.launcher as its options; ZC756 where they cannot be read, or another launcher was chosen."""
     node = composed.cfg.hydra.launcher
-    target = str(OmegaConf.select(node, "_target_"))
-    names = {field.name for field in dataclasses.fields(kind)}
-    try:
-        plain = cast("dict[str, Any]", OmegaConf.to_container(node, resolve=True))
-    except OmegaConfBaseException as problem:
-        first = str(problem).partition("\n")[0]
-        return Diagnostic(code="ZC756", path="hydra.launcher", message=f"hydra.launcher cannot be resolved: {first}", hint="a plain value")
-    if not target.endswith(f".{launcher}"):
+    target = str(OmegaConf.select(node, "_target_")).rpartition(".")[2]
+    kinds: dict[str, type[LocalOptions | SlurmOptions]] = {"ZerocfgLocalLauncher": LocalOptions, "ZerocfgSlurmLauncher": SlurmOptions}
+    if target not in kinds:
         return Diagnostic(
             code="ZC756",
             path=_LAUNCHER,
             message=f"{_LAUNCHER} is none of zerocfg's launchers: {target}",
             hint="--target local, or --target slurm",
         )
-    return kind(**{name: value for name, value in plain.items() if name in names})
-
-
-def _detect() -> Detected:
-    from zerocfg.probe import detect
-
-    return detect()
+    try:
+        plain = cast("dict[str, Any]", OmegaConf.to_container(node, resolve=True))
+    except OmegaConfBaseException as problem:
+        first = str(problem).partition("\n")[0]
+        return Diagnostic(code="ZC756", path="hydra.launcher", message=f"hydra.launcher cannot be resolved: {first}", hint="a plain value")
+    return kinds[target](**{name: value for name, value in plain.items() if not name.startswith("_")})

@@ -107,8 +107,8 @@ def _run(words: list[str], ds_config: Path) -> tuple[int, bool]:
             preexec_fn=_in_child,  # this process has one thread
         )
     )
-    for number in list(received):  # came while it was being started
-        child[0].send_signal(number)
+    for early in list(received):  # came while it was being started
+        child[0].send_signal(early)
     status = child[0].wait()
     return status, bool(set(received) & set(_STOPS))
 
