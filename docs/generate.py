@@ -12,6 +12,8 @@ from pathlib import Path
 import yaml
 
 import zerocfg
+from zerocfg.launch.options import LocalOptions
+from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.schema import GROUPS, SECTIONS
 from zerocfg.schema.describe import describe
 
@@ -84,7 +86,21 @@ def groups_page() -> str:
     return "\n".join(lines)
 
 
-PAGES = {"diagnostics.md": diagnostics_page, "groups.md": groups_page}
+def launchers_page() -> str:
+    lines = [NOTICE, "# Launchers", "", "`hydra/launcher=NAME` picks one; its fields are `hydra.launcher.FIELD`.", ""]
+    for name, cls in (("zerocfg_local", LocalOptions), ("zerocfg_slurm", SlurmOptions)):
+        about = " ".join((cls.__doc__ or "").split()).partition(": ")[2]
+        lines += [f"## {name}", "", about[:1].upper() + about[1:], "", "| field | type | default | meaning |", "| --- | --- | --- | --- |"]
+        # a field's docstring stands in the class that defines it
+        fields = {field.name: field for base in reversed(cls.__mro__[:-1]) for field in describe(base) if field.doc}
+        for field in fields.values():
+            kind = field.type_text.replace("|", "\\|").replace("Dict", "mapping")
+            lines.append(f"| `{field.name}` | {kind} | {_value(field.default)} | {' '.join(field.doc.split())} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+PAGES = {"diagnostics.md": diagnostics_page, "groups.md": groups_page, "launchers.md": launchers_page}
 
 
 def main() -> int:
