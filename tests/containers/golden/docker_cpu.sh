@@ -1,0 +1,45 @@
+#!/bin/sh
+# Starts the ranks of this run on this machine, as zerocfg started them. Re-run it by hand from anywhere.
+case $0 in */*) here=${0%/*}/ ;; *) here=./ ;; esac
+here=$(CDPATH= cd -P -- "$here.." && pwd -P && echo x) || exit 1
+export ZEROCFG_RUN_DIR="${here%??}"
+cd -- '/home/user/my project' || exit 1
+[ -n "${OMP_NUM_THREADS+x}" ] || export OMP_NUM_THREADS=8
+[ -n "${DEEPSPEED_TIMEOUT+x}" ] || export DEEPSPEED_TIMEOUT=10
+[ -n "${TORCH_ELASTIC_SHUTDOWN_TIMEOUT+x}" ] || export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=30
+[ -n "${DS_ACCELERATOR+x}" ] || export DS_ACCELERATOR=cpu
+zerocfg_csv() { printf "%s" "$1" | sed 's/"/""/g'; }
+exec docker \
+  run \
+  --rm \
+  --init \
+  --ipc=host \
+  --ulimit=memlock=-1 \
+  --ulimit=stack=67108864 \
+  --user="$(id -u):$(id -g)" \
+  --mount=type=bind,\"source="$(zerocfg_csv "$PWD")"\",\"target="$(zerocfg_csv "$PWD")"\" \
+  --mount=type=bind,\"source="$(zerocfg_csv "$ZEROCFG_RUN_DIR")"\",\"target="$(zerocfg_csv "$ZEROCFG_RUN_DIR")"\" \
+  --workdir="$PWD" \
+  --env=HOME=/tmp \
+  --env=LOGNAME=zerocfg \
+  --env=OMP_NUM_THREADS \
+  --env=DEEPSPEED_TIMEOUT \
+  --env=TORCH_ELASTIC_SHUTDOWN_TIMEOUT \
+  --env=DS_ACCELERATOR \
+  --env=ZEROCFG_RUN_DIR \
+  --env=ZEROCFG_JOB_TOKEN \
+  --env=PET_LOCAL_ADDR \
+  --env=SLURM_JOB_ID \
+  --env=SLURM_NODEID \
+  --env=SLURM_RESTART_COUNT \
+  zerocfg \
+  python3 -u -m torch.distributed.run \
+  --nnodes=1 \
+  --nproc-per-node=8 \
+  --standalone \
+  --max-restarts=0 \
+  --signals-to-handle=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2 \
+  --log-dir="$ZEROCFG_RUN_DIR"/torchrun \
+  --tee=3 \
+  --local-ranks-filter=0 \
+  -m x 'a b'
