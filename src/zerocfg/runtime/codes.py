@@ -8,4 +8,13 @@ CODES: dict[str, str] = {
     "ZC722": "Not nccl on cuda, or cuda without a GPU that torch can use.",
     "ZC723": "The training loop left micro batches of a step unused.",
     "ZC724": "The data gives no batches.",
+    "ZC750": "checkpoint.resume leads to no whole checkpoint, or a rank cannot read it.",
+    "ZC751": "A checkpoint that cannot be resumed with this config.",
+    "ZC752": "A checkpoint is converted to another number of ranks or stage before it is resumed.",
+    "ZC753": "A resumed run differs in values that the losses depend on.",
+    "ZC754": "A checkpoint could not be written.",
+    "ZC755": "Another run saves its checkpoints in the same folder.",
+    "ZC756": "A checkpoint could not be converted, or does not give whole weights.",
+    "ZC757": "Consolidated weights cannot be written.",
+    "ZC758": "The steps that are asked for are done already.",
 }

@@ -106,7 +106,8 @@ def initialize(run: Run, model: Any, kwargs: dict[str, Any]) -> Any:
         deepspeed.checkpointing.configure(None, deepspeed_config=run.deepspeed_config)
     arguments = {"model_parameters": [p for p in model.parameters() if p.requires_grad], **kwargs}
     engine, *_ = deepspeed.initialize(model=model, config=config, **arguments)
-    forget_empty_step(engine.optimizer)
+    if run.resume(engine).step == 0:
+        forget_empty_step(engine.optimizer)
     compare(promised(run, own_optimizer="optimizer" in kwargs), effective(engine))
     return engine
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import resource
 import sys
@@ -17,6 +18,7 @@ from zerocfg.progress import StepBar
 from zerocfg.units import human_bytes
 
 if TYPE_CHECKING:
+    from zerocfg.runtime.checkpoint_load import Resumed
     from zerocfg.runtime.run import Run
     from zerocfg.runtime.steps import Step
 
@@ -28,11 +30,15 @@ SUMMARY = "summary.json"
 class Recorder:
     """Follows the steps of one loop. All ranks call it in step: at a logged step it averages the loss over them.
 
-    Speed is counted from the end of step 1, which pays for allocations, compilation and NCCL's connections.
+    Speed is counted from the end of the first step of each start, which pays for allocations, compilation and NCCL's connections. A
+    resumed run goes on with the files of the one before: lines of steps that are done again are dropped.
     """
 
-    def __init__(self, run: Run, engine: Any) -> None:
+    def __init__(self, run: Run, engine: Any, resumed: Resumed) -> None:
         self._run = run
+        self._start = resumed.step
+        self._earlier = resumed.facts
+        """What the starts before this one add up to."""
         self._engine = engine
         self._cuda = run.plan.hardware.is_cuda
         self._main = run.rank == 0
@@ -43,21 +49,31 @@ class Recorder:
         self._marked = (0.0, 0)
         """When and at which step the current stretch began."""
         self._warm = (0.0, 0)
-        """When step 1 was over."""
+        """When the first step was over."""
         self._warm_elements = 0
+        self._saving_seconds = 0.0
         self._lr: float | None = None
         self._summary: dict[str, Any] = {}
-        self._completed = 0
+        self._completed = resumed.step
+        self._memory: list[int] = []
+        """Bytes at their highest, by rank."""
         self.finished = False
+        if self._start:
+            run.last_loss = self._earlier.get("last_loss", run.last_loss)
+            self._summary = dict(self._earlier.get("summary", {}))
 
     def __enter__(self) -> Recorder:
         run = self._run
         self._begun = time.perf_counter()
         if self._main:
-            if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
+            if self._start:
+                _drop_redone(run.output_dir / METRICS, self._start)
+            elif os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
                 _keep_earlier(run.output_dir)
+            else:
+                _drop_redone(run.output_dir / METRICS, 0)
             self._metrics = (run.output_dir / METRICS).open("a", encoding="utf-8")
-            self._writer = _tensorboard(run)
+            self._writer = _tensorboard(run, self._start)
             if "ZEROCFG_RUN_DIR" not in os.environ and sys.stdout.isatty():
                 self._bar = StepBar(run.plan.train.steps)
         if self._cuda:
@@ -72,9 +88,12 @@ class Recorder:
     def end(self, step: Step, *, log: bool) -> None:
         self._completed = step.number
         self._elements += step.elements
-        if step.number > 1:
+        first = step.number == self._start + 1
+        if not first:
             self._warm_elements += step.elements
         if not log:
+            if first:
+                self._mark_warm(step.number)
             return
         loss = self._mean_loss(step)
         if loss is not None:
@@ -83,12 +102,55 @@ class Recorder:
         self._synchronize()
         now = time.perf_counter()
         speed = None
-        if step.number == 1:
-            self._warm = (now, 1)
+        if first:
+            self._warm = (now, step.number)
         else:
             speed = self._tokens(self._elements, step.number - self._marked[1]) / max(now - self._marked[0], 1e-9)
         self._marked, self._elements = (now, step.number), 0
         self._note(step.number, loss, speed, memory, now)
+
+    def _mark_warm(self, step: int) -> None:
+        """After the first step of a resumed run, where it is not logged."""
+        self._synchronize()
+        self._warm = self._marked = (time.perf_counter(), step)
+        self._elements = 0
+
+    def saved(self, seconds: float) -> None:
+        """A checkpoint took so long."""
+        self._saving_seconds += seconds
+
+    def facts(self) -> dict[str, Any]:
+        """What a later start needs to go on with these records; rank 0's are kept."""
+        if not self._main:
+            return {}
+        now = time.perf_counter()
+        tokens, seconds = self._warm_so_far(self._completed, now)
+        return {
+            "last_loss": self._run.last_loss if math.isfinite(self._run.last_loss) else None,
+            "seconds": self._seconds(now),
+            "warm_tokens": tokens,
+            "warm_seconds": seconds,
+            "checkpoint_seconds": self._earlier.get("checkpoint_seconds", 0.0) + self._saving_seconds,
+            "memory_by_rank": self._most_memory(),
+            "starts": [*self._earlier.get("starts", []), self._start],
+            "summary": self._summary,
+        }
+
+    def _warm_so_far(self, step: int, now: float) -> tuple[float, float]:
+        """Tokens and seconds without the first step of each start."""
+        tokens, seconds = self._earlier.get("warm_tokens", 0.0), self._earlier.get("warm_seconds", 0.0)
+        if step > self._warm[1] > 0:
+            tokens += self._tokens(self._warm_elements, step - self._warm[1])
+            seconds += now - self._warm[0]
+        return tokens, seconds
+
+    def _seconds(self, now: float) -> float:
+        return float(self._earlier.get("seconds", 0.0)) + now - self._begun
+
+    def _most_memory(self) -> list[int]:
+        """By rank, over all starts on the same number of ranks."""
+        before = self._earlier.get("memory_by_rank", [])
+        return [max(pair) for pair in zip(before, self._memory, strict=True)] if len(before) == len(self._memory) else self._memory
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._bar is not None:
@@ -111,7 +173,7 @@ class Recorder:
             "lr": self._lr,
             "tokens_per_s": speed,
             "memory_bytes": memory,
-            "seconds": round(now - self._begun, 3),
+            "seconds": round(self._seconds(now), 3),
             "time": time.time(),
         }
         line = json.dumps(record)
@@ -133,23 +195,26 @@ class Recorder:
 
     def _update_summary(self, step: int, loss: float | None, memory: int, now: float) -> None:
         plan = self._run.plan
-        steps = step - self._warm[1]
-        speed = self._tokens(self._warm_elements, steps) / (now - self._warm[0]) if step > 1 else None
+        tokens, seconds = self._warm_so_far(step, now)
+        by_rank = self._most_memory()
         first = self._summary.get("first_loss", loss)
         self._summary = {
             "steps": step,
             "planned_steps": plan.train.steps,
             "first_loss": first,
             "last_loss": loss,
-            "tokens_per_s": speed,
-            "peak_memory_bytes": memory,
+            "tokens_per_s": tokens / seconds if seconds else None,
+            "peak_memory_bytes": max(memory, *by_rank),
+            "peak_memory_bytes_by_rank": by_rank,
             "backend": plan.topology.backend,
             "zero_stage": plan.zero.stage,
             "world_size": self._run.world_size,
             "dtype": plan.precision.dtype,
             "global_batch_size": plan.batch.global_batch_size,
             "skipped_steps": int(getattr(self._engine, "skipped_steps", 0)),
-            "seconds": round(now - self._begun, 3),
+            "seconds": round(self._seconds(now), 3),
+            "checkpoint_seconds": round(self._earlier.get("checkpoint_seconds", 0.0) + self._saving_seconds, 3),
+            "resumed_at": [start for start in [*self._earlier.get("starts", []), self._start] if start],
         }
 
     def _tokens(self, elements: int, steps: int) -> float:
@@ -175,10 +240,14 @@ class Recorder:
         import torch
 
         own = torch.cuda.max_memory_allocated() if self._cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        most = torch.tensor(own, dtype=torch.int64, device=self._run.device)
-        if torch.distributed.is_initialized():
-            torch.distributed.all_reduce(most, op=torch.distributed.ReduceOp.MAX)
-        return int(most.item())
+        if not torch.distributed.is_initialized():
+            self._memory = [own]
+            return own
+        by_rank = torch.zeros(torch.distributed.get_world_size(), dtype=torch.int64, device=self._run.device)
+        by_rank[torch.distributed.get_rank()] = own
+        torch.distributed.all_reduce(by_rank)
+        self._memory = by_rank.tolist()
+        return max(self._memory)
 
     def _synchronize(self) -> None:
         if self._cuda:
@@ -192,13 +261,32 @@ class Recorder:
         return float(groups[0]["lr"]) if groups else None
 
 
-def _tensorboard(run: Run) -> Any:
+def _drop_redone(metrics: Path, start: int) -> None:
+    """Leave out the lines after the step that a start begins with: those steps are done again. Also a line cut short."""
+    try:
+        lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+    except FileNotFoundError:
+        return
+    kept = [line for line in lines if (step := _step_of(line)) is not None and step <= start]
+    if len(kept) < len(lines):
+        replace_text(metrics, "".join(kept))
+        log.info("%s: %d lines after step %d are dropped, those steps are done again", metrics.name, len(lines) - len(kept), start)
+
+
+def _step_of(line: str) -> int | None:
+    try:
+        return int(json.loads(line)["step"]) if line.endswith("\n") else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _tensorboard(run: Run, start: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as problem:
         log.warning("no TensorBoard scalars: %s", problem)
         return None
-    return SummaryWriter(log_dir=str(run.output_dir))
+    return SummaryWriter(log_dir=str(run.output_dir), purge_step=start + 1 if start else None)
 
 
 def _keep_earlier(folder: Path) -> None:

@@ -6,11 +6,14 @@ import copy
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from zerocfg.emit import StoredRun
 from zerocfg.plan import Plan
 from zerocfg.runtime.stored_plan import plan_from
+
+if TYPE_CHECKING:
+    from zerocfg.runtime.checkpoint_load import Resumed
 
 T = TypeVar("T")
 
@@ -32,6 +35,8 @@ class Run:
         """DeepSpeed's engine, after `initialize`."""
         self.last_loss = float("nan")
         """Of the last logged step, mean over the ranks."""
+        self._resumed: tuple[Any, Resumed] | None = None
+        """Engine that the state was loaded into, and what it was."""
 
     @property
     def deepspeed_config(self) -> dict[str, Any]:
@@ -55,6 +60,11 @@ class Run:
         import torch
 
         return {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[self.plan.precision.dtype]
+
+    @property
+    def start_step(self) -> int:
+        """Optimizer steps that were done before this start: 0, or the step of the checkpoint that `initialize` loaded."""
+        return self._resumed[1].step if self._resumed is not None else 0
 
     @property
     def data_parallel_size(self) -> int:
@@ -85,13 +95,22 @@ class Run:
     def initialize(self, model: Any, **kwargs: Any) -> Any:
         """deepspeed.initialize with the compiled JSON. Returns the engine (its `optimizer` and `lr_scheduler` are attributes).
 
-        kwargs: for deepspeed.initialize (optimizer, model_parameters, ...). Raises ConfigProblems (ZC721) when what the engine
-        does differs from the plan.
+        Where checkpoint.resume leads to a checkpoint, its state is loaded. kwargs: for deepspeed.initialize (optimizer,
+        model_parameters, ...). Raises ConfigProblems: ZC721 when what the engine does differs from the plan, ZC750 to ZC756 when a
+        checkpoint cannot be resumed.
         """
         from zerocfg.runtime.engine import initialize
 
         self.engine = initialize(self, model, kwargs)
         return self.engine
+
+    def resume(self, engine: Any) -> Resumed:
+        """Load the checkpoint that this run begins with into a fresh engine, once; `initialize` and `steps` do it themselves."""
+        if self._resumed is None or self._resumed[0] is not engine:
+            from zerocfg.runtime.checkpoint_load import resume
+
+            self._resumed = (engine, resume(self, engine))
+        return self._resumed[1]
 
     def checkpoint(self, function: Callable[..., Any], *args: Any) -> Any:
         """function(*args), its activations recomputed in the backward pass when activation_checkpointing is enabled."""
@@ -104,8 +123,10 @@ class Run:
     def steps(self, batches: Iterable[Any], *, engine: Any = None) -> Iterator[Any]:
         """Optimizer steps (`Step`) until train.steps, each of gradient_accumulation_steps micro batches out of `batches`.
 
-        batches: a DataLoader or any iterable of micro batches, started again when it ends. engine: the default is what
-        `initialize` returned. Rank 0 writes metrics.jsonl, TensorBoard scalars and summary.json in `output_dir`.
+        batches: a DataLoader or any iterable of micro batches, started again when it ends. A resumed run goes on with the micro
+        batch that comes next; a sampler or dataset that can jump there has `set_start_step(step)`. engine: the default is what
+        `initialize` returned. Rank 0 writes metrics.jsonl, TensorBoard scalars and summary.json in `output_dir`. With the group
+        `checkpoint` on, it raises Preempted, a SystemExit, when the run was asked to stop and has saved.
         """
         from zerocfg.runtime.steps import steps
 

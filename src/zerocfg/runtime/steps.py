@@ -7,6 +7,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
+from zerocfg.runtime.data import MicroBatches
+from zerocfg.runtime.keeper import Keeper
 from zerocfg.runtime.records import Recorder
 
 if TYPE_CHECKING:
@@ -49,37 +51,26 @@ class Step:
 
 
 def steps(run: Run, batches: Iterable[Any], engine: Any) -> Iterator[Step]:
-    """Codes: ZC723 unused micro batches, ZC724 an iterable without batches."""
+    """Codes: ZC723 unused micro batches, ZC724 an iterable without batches; those of saving and resuming.
+
+    Raises Preempted, at the end of a step, when the run was asked to stop and has saved.
+    """
     train, size = run.plan.train, run.plan.batch.gradient_accumulation_steps
-    endless = _endless(batches)
-    with Recorder(run, engine) as recorder:
-        for number in range(1, train.steps + 1):
-            step = Step(number, endless, size, run)
+    resumed = run.resume(engine)
+    data = MicroBatches(batches)
+    with Recorder(run, engine, resumed) as recorder, Keeper(run, engine, resumed, data, recorder) as keeper:
+        keeper.continue_from(resumed)
+        for number in range(resumed.step + 1, train.steps + 1):
+            step = Step(number, data, size, run)
             recorder.begin(step)
             yield step
             if step.used < size:
                 raise ConfigProblems([_unused(step, size)])
-            recorder.end(step, log=number == 1 or number == train.steps or number % train.log_every == 0)
+            first = number == resumed.step + 1
+            recorder.end(step, log=first or number == train.steps or number % train.log_every == 0)
+            keeper.after(number)
         recorder.finished = True
-
-
-def _endless(batches: Iterable[Any]) -> Iterator[Any]:
-    while True:
-        empty = True
-        for batch in batches:
-            empty = False
-            yield batch
-        if empty:
-            raise ConfigProblems(
-                [
-                    Diagnostic(
-                        code="ZC724",
-                        path="train.data",
-                        message="the data gives no (more) batches",
-                        hint="a DataLoader or a list can be read again; a generator cannot",
-                    )
-                ]
-            )
+        keeper.finish()
 
 
 def _unused(step: Step, size: int) -> Diagnostic:

@@ -6,7 +6,6 @@ from typing import Optional
 
 from zerocfg.schema.types import Count
 
-
 # `continue` is a keyword, so that the class statement cannot spell it; OmegaConf reads members by name
 OnError = Enum("OnError", {"stop": "stop", "continue": "continue"})
 """What a checkpoint that cannot be written means: the run ends with an error, or goes on with a warning. The one before stays whole."""

@@ -11,7 +11,15 @@ from zerocfg.diagnostics import Diagnostic
 from zerocfg.passes.check import activation_checkpointing, checkpoint, offload, optimizer, precision, topology, zero
 from zerocfg.plan import Plan
 
-ALL = (*topology.CHECKS, *zero.CHECKS, *offload.CHECKS, *activation_checkpointing.CHECKS, *precision.CHECKS, *optimizer.CHECKS, *checkpoint.CHECKS)
+ALL = (
+    *topology.CHECKS,
+    *zero.CHECKS,
+    *offload.CHECKS,
+    *activation_checkpointing.CHECKS,
+    *precision.CHECKS,
+    *optimizer.CHECKS,
+    *checkpoint.CHECKS,
+)
 
 
 def check_plan(plan: Plan, asked: frozenset[str] = frozenset()) -> Iterator[Diagnostic]:

@@ -1,0 +1,164 @@
+"""Going on from a checkpoint: which one, whether it fits, its state into the engine."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.diagnostics import ConfigProblems, Diagnostic, render_report
+from zerocfg.runtime import checkpoint_files as files
+from zerocfg.runtime.checkpoint_save import rank_file
+from zerocfg.runtime.checkpoint_shape import Way, fit
+from zerocfg.runtime.together import rank_0_does
+
+if TYPE_CHECKING:
+    from zerocfg.runtime.run import Run
+
+log = logging.getLogger("zerocfg")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resumed:
+    """Where this run begins, after the engine has the state."""
+
+    checkpoint: files.Checkpoint | None = None
+    """None: nothing was loaded."""
+    started_from: str = ""
+    rank_state: dict[str, Any] | None = None
+    """What this rank saved: generators, place in the data. None: a fresh start, or another number of ranks."""
+    lock: Any = field(default=None, repr=False)
+    """Rank 0 holds the folder of checkpoints while the run lasts."""
+
+    @property
+    def step(self) -> int:
+        return self.checkpoint.step if self.checkpoint is not None else 0
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Of the run so far, as its last manifest has them."""
+        return dict(self.checkpoint.manifest.get("recorded", {})) if self.checkpoint is not None else {}
+
+    def release(self) -> None:
+        if self.lock is not None:
+            self.lock.release()
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """Rank 0's, sent to all."""
+
+    path: Path | None
+    """Of the checkpoint that the run begins with."""
+    started_from: str
+    way: Way
+    loaded_from: Path | None
+    """The same, or the folder of its conversion."""
+
+
+def resume(run: Run, engine: Any) -> Resumed:
+    """All ranks: find out where the run begins and load that into a fresh engine. Raises ConfigProblems (ZC750, ZC751, ZC755)."""
+    held: list[Any] = []
+    decision = rank_0_does(run.rank, lambda: _decide(run, held))
+    lock = held[0] if held else None
+    if decision.path is None or decision.loaded_from is None:
+        return Resumed(started_from=decision.started_from, lock=lock)
+    checkpoint = files.read(decision.path)
+    if isinstance(checkpoint, str):
+        raise ConfigProblems([_unseen(run.rank, decision.path, checkpoint)])
+    if decision.way is Way.converted:
+        from zerocfg.runtime.checkpoint_convert import load_converted
+
+        load_converted(engine, decision.loaded_from, run.plan.zero.stage)
+        state = None
+    else:
+        loaded, _ = engine.load_checkpoint(str(decision.path.parent), tag=decision.path.name)
+        if loaded is None:
+            raise ConfigProblems([_unseen(run.rank, decision.path, "DeepSpeed found nothing in it")])
+        state = _rank_state(run, decision.path, checkpoint)
+    if run.rank == 0:
+        how = "" if decision.way is Way.as_it_is else f", {decision.way.value}"
+        log.info("resumed from step %d%s: %s", checkpoint.step, how, checkpoint.path)
+    return Resumed(checkpoint=checkpoint, started_from=decision.started_from, rank_state=state, lock=lock)
+
+
+def _decide(run: Run, held: list[Any]) -> _Decision:
+    """On rank 0. held: gets the lock, which cannot be sent."""
+    plan = run.plan.checkpoint
+    own = files.folder(plan, run.output_dir)
+    if plan.enabled:
+        held += _locked(own)
+    start = files.find_start(plan, run.output_dir, launch_folder(), again=is_again())
+    for line in (*start.damaged, *(files.make_way(start, own) if plan.enabled else ())):
+        log.warning("%s", line)
+    if start.checkpoint is None:
+        return _Decision(None, start.started_from, Way.as_it_is, None)
+    found = fit(start.checkpoint, run.plan)
+    if found.way is Way.refused:
+        raise ConfigProblems(found.diagnostics)
+    if found.diagnostics:
+        log.warning("%s", render_report(found.diagnostics))
+    loaded_from = start.checkpoint.path
+    if found.way is Way.converted:
+        from zerocfg.runtime.checkpoint_convert import convert
+
+        own.mkdir(parents=True, exist_ok=True)
+        loaded_from = convert(start.checkpoint.path, own / f"{files.CONVERTED}{start.checkpoint.path.name}", stage=run.plan.zero.stage)
+    return _Decision(start.checkpoint.path, start.started_from, found.way, loaded_from)
+
+
+def is_again() -> bool:
+    """Whether this run has begun before, in this very job: torchrun's restart, or SLURM's."""
+    return any(os.environ.get(name, "0") not in ("", "0") for name in ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"))
+
+
+def launch_folder() -> Path:
+    """Where the user was: hydra.job.chdir may have moved this process."""
+    from hydra.core.hydra_config import HydraConfig
+
+    return Path(HydraConfig.get().runtime.cwd) if HydraConfig.initialized() else Path.cwd()
+
+
+def _locked(own: Path) -> list[Any]:
+    import filelock
+
+    own.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(own / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise ConfigProblems(
+            [
+                Diagnostic(
+                    code="ZC755",
+                    path="checkpoint.directory",
+                    message=f"another run saves its checkpoints in {own}",
+                    hint="wait for it, or another checkpoint.directory; below the job's folder each job has its own",
+                )
+            ]
+        ) from None
+    except (OSError, NotImplementedError) as problem:
+        log.warning("no lock on %s: %s", own, problem)
+        return []
+    return [lock]
+
+
+def _rank_state(run: Run, path: Path, checkpoint: files.Checkpoint) -> dict[str, Any] | None:
+    import torch
+
+    if checkpoint.manifest.get("world_size") != run.world_size:
+        return None  # stage 0 on another number of ranks
+    state: dict[str, Any] = torch.load(path / rank_file(run.rank), map_location="cpu", weights_only=False)
+    return state
+
+
+def _unseen(rank: int, path: Path, why: str) -> Diagnostic:
+    return Diagnostic(
+        code="ZC750",
+        path="checkpoint.resume",
+        message=f"rank {rank} cannot read the checkpoint that rank 0 chose: {why}",
+        detail=(str(path),),
+        hint="a checkpoint.directory on a file system that all nodes share",
+    )

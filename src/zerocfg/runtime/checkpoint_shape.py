@@ -1,0 +1,185 @@
+"""Whether a run can go on from a checkpoint: as it is, converted first, or not at all. Pure, so that launchers ask before they submit.
+
+DeepSpeed 0.19.8 loads a ZeRO checkpoint as it is only on the same number of data-parallel ranks (engine.py:4748) and stage; its universal
+format (checkpoint/ds_to_universal.py) fits any number of ranks at stages 1 to 3, for optimizers with exp_avg and exp_avg_sq.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+from zerocfg.diagnostics import Diagnostic, Severity
+from zerocfg.plan import Plan
+from zerocfg.runtime.checkpoint_files import Checkpoint
+
+_PATH = "checkpoint.resume"
+_CONVERTIBLE = ("Adam", "AdamW", "")
+_LAYOUT = (
+    "topology.num_nodes x nproc_per_node",
+    "zero.stage",
+    "zero.sub_group_size",
+    "zero.round_robin_gradients",
+    "topology.sequence_parallel_degree",
+    "offload.ratio",
+)
+"""What a rank's file depends on at stages 1 to 3."""
+_CONTINUITY = (
+    "batch.global_batch_size",
+    "optimizer.params",
+    "optimizer.gradient_clipping",
+    "scheduler.type",
+    "scheduler.params",
+    "train.seed",
+    "train.data",
+)
+"""What the losses depend on beside the state."""
+
+
+class Way(Enum):
+    """How a checkpoint is loaded."""
+
+    as_it_is = "as it is"
+    converted = "converted"
+    """By way of DeepSpeed's universal format."""
+    refused = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    way: Way
+    differences: tuple[str, ...]
+    """What makes a conversion necessary: "zero.stage 3 -> 2"."""
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def fit(checkpoint: Checkpoint, plan: Plan) -> Fit:
+    """Codes: ZC751 it cannot be resumed with this config, ZC752 it is converted first (note), ZC753 values differ that the losses
+    depend on (warning), ZC758 the run is at its end already (note)."""
+    saved, now = _values(checkpoint.plan), _values(asdict(plan))
+    problems = [*_refusals(checkpoint, saved, now)]
+    differences = tuple(f"{name} {saved[name]} -> {now[name]}" for name in _LAYOUT if saved[name] != now[name])
+    if now["zero.stage"] == 0 and saved["zero.stage"] == 0:
+        differences = ()  # every rank holds everything
+    if differences and not problems:
+        problems += _unconvertible(checkpoint, saved, now, differences)
+    if problems:
+        return Fit(Way.refused, differences, tuple(problems))
+    return Fit(Way.converted if differences else Way.as_it_is, differences, tuple(_remarks(checkpoint, saved, now, differences)))
+
+
+def _values(plan: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for section, fields in plan.items():
+        if isinstance(fields, Mapping):
+            flat |= {f"{section}.{name}": _plain(value) for name, value in fields.items()}
+    flat["topology.num_nodes x nproc_per_node"] = flat["topology.num_nodes"] * flat["topology.nproc_per_node"]
+    flat["model"] = _plain({k: v for k, v in plan["model"].items() if k not in ("name", "sequence_length")}) if plan["model"] else None
+    if flat["zero.stage"] != 3:
+        flat["zero.sub_group_size"] = 0
+    return flat
+
+
+def _plain(value: Any) -> Any:
+    """As JSON gives it back."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _refusals(checkpoint: Checkpoint, saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Diagnostic]:
+    if saved["model"] is not None and now["model"] is not None:
+        changed = [name for name, value in now["model"].items() if saved["model"].get(name) != value]
+        if changed:
+            both = ", ".join(f"{name} {saved['model'].get(name)} -> {now['model'][name]}" for name in changed)
+            yield _refused(checkpoint, f"the model is another one: {both}", f"model.{changed[0]}={saved['model'].get(changed[0])}")
+    for name, path in (
+        ("precision.dtype", "precision"),
+        ("precision.master_dtype", "precision.master_dtype"),
+        ("topology.tensor_parallel_degree", "parallelism.tensor_parallel_degree"),
+        ("optimizer.type", "optimizer.type"),
+    ):
+        if saved[name] != now[name]:
+            then = saved[name] or "null"
+            yield _refused(
+                checkpoint, f"{name} was {saved[name] or 'the script' + chr(39) + 's own'}, now it is {now[name]}", f"{path}={then}"
+            )
+    stages = (saved["zero.stage"], now["zero.stage"])
+    if 0 in stages and stages != (0, 0):
+        text = f"stage {stages[0]} -> {stages[1]}: DeepSpeed converts between stages 1, 2 and 3, not to or from stage 0"
+        yield _refused(checkpoint, text, "parallelism=ddp" if stages[0] == 0 else f"parallelism=zero{stages[0]}")
+
+
+def _unconvertible(
+    checkpoint: Checkpoint, saved: Mapping[str, Any], now: Mapping[str, Any], differences: tuple[str, ...]
+) -> Iterator[Diagnostic]:
+    shape = ", ".join(differences)
+    if now["optimizer.type"] not in _CONVERTIBLE:
+        text = f"{shape}: DeepSpeed converts the states of Adam and AdamW, not of {now['optimizer.type']}"
+        yield _refused(checkpoint, text, _same_shape(saved))
+    for when, plan in (("was", saved), ("is", now)):
+        if "nvme" in (plan["offload.optimizer"], plan["offload.param"]):
+            yield _refused(checkpoint, f"{shape}: states {when} on NVMe, which DeepSpeed does not convert", _same_shape(saved))
+            return
+
+
+def _same_shape(saved: Mapping[str, Any]) -> str:
+    return f"{saved['topology.num_nodes x nproc_per_node']} ranks at stage {saved['zero.stage']}, as it was saved"
+
+
+def _refused(checkpoint: Checkpoint, why: str, hint: str) -> Diagnostic:
+    return Diagnostic(
+        code="ZC751",
+        path=_PATH,
+        message=f"the checkpoint of step {checkpoint.step} cannot be resumed: {why}",
+        detail=(str(checkpoint.path),),
+        hint=f"{hint}; or checkpoint.resume=never to start anew",
+    )
+
+
+def _remarks(
+    checkpoint: Checkpoint, saved: Mapping[str, Any], now: Mapping[str, Any], differences: tuple[str, ...]
+) -> Iterator[Diagnostic]:
+    if differences:
+        yield Diagnostic(
+            code="ZC752",
+            severity=Severity.NOTE,
+            path=_PATH,
+            message=f"the checkpoint of step {checkpoint.step} is converted first: {', '.join(differences)}",
+            detail=(str(checkpoint.path), "needs free space of its size beside it; random generators start anew"),
+        )
+    changed = [name for name in _CONTINUITY if saved[name] != now[name]]
+    if changed:
+        yield Diagnostic(
+            code="ZC753",
+            severity=Severity.WARNING,
+            path=_PATH,
+            message=f"{', '.join(changed)}: not what the checkpoint of step {checkpoint.step} was trained with",
+            detail=tuple(f"{name}: {_short(saved[name])} -> {_short(now[name])}" for name in changed)
+            + (
+                ("a rate without a schedule stays the checkpoint's: it is part of the optimizer's state",)
+                if _rate_is_kept(changed, now)
+                else ()
+            ),
+            hint="the same values, or checkpoint.resume=never",
+        )
+    if checkpoint.step >= now["train.steps"]:
+        yield Diagnostic(
+            code="ZC758",
+            severity=Severity.NOTE,
+            path="train.steps",
+            message=f"train.steps={now['train.steps']} are done already: the checkpoint is of step {checkpoint.step}",
+            detail=(str(checkpoint.path),),
+            hint=f"train.steps={2 * checkpoint.step} to go on",
+        )
+
+
+def _rate_is_kept(changed: list[str], now: Mapping[str, Any]) -> bool:
+    return "optimizer.params" in changed and not now["scheduler.type"]
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) < 100 else text[:97] + "..."

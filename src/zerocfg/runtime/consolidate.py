@@ -1,0 +1,126 @@
+"""One file of whole weights out of a checkpoint that is cut over ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from zerocfg.diagnostics import ConfigProblems, Diagnostic
+from zerocfg.runtime import checkpoint_files as files
+from zerocfg.runtime.checkpoint_save import rank_file
+from zerocfg.units import human_bytes, human_count
+
+SAFETENSORS, TORCH = "model.safetensors", "pytorch_model.bin"
+RECORD = "zerocfg_weights.json"
+
+
+def consolidate(checkpoint: files.Checkpoint, out: Path, *, dtype: str = "fp32", safetensors: bool = True) -> str:
+    """Write `out`/model.safetensors (or pytorch_model.bin) and a record of where it comes from; returns a line about it.
+
+    dtype: fp32 as the optimizer keeps them, or bf16. Any ZeRO stage, without tensor parallelism. Tied weights are written under each
+    of their names. An earlier file of that name is replaced only when it came from this function. Raises ConfigProblems: ZC756 the
+    checkpoint does not give whole weights, ZC757 the target cannot be written.
+    """
+    import torch
+
+    degree = checkpoint.plan["topology"]["tensor_parallel_degree"]
+    if degree > 1:
+        raise ConfigProblems([_unreadable(checkpoint, f"its weights are cut over {degree} tensor-parallel ranks")])
+    state = _weights(checkpoint)
+    wanted = {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype]
+    state = {name: value.to(wanted) if value.is_floating_point() else value for name, value in state.items()}
+    name = SAFETENSORS if safetensors else TORCH
+    target = out / name
+    if target.exists() and not (out / RECORD).exists():
+        raise ConfigProblems([_unwritable(f"{target} exists, and another program wrote it", "another --out folder")])
+    size = sum(value.numel() * value.element_size() for value in state.values())
+    draft = out / f".{name}.{os.getpid()}"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        _write(state, draft, safetensors=safetensors)
+        files.sync_file(draft)
+        draft.replace(target)
+        record = {"checkpoint": str(checkpoint.path), "step": checkpoint.step, "dtype": dtype, "file": name}
+        files.write_through(out / RECORD, json.dumps(record, indent=2) + "\n")
+    except OSError as problem:
+        draft.unlink(missing_ok=True)
+        free = human_bytes(shutil.disk_usage(out).free) if out.is_dir() else "nothing"
+        text = f"{target} cannot be written: {problem.strerror or problem} (needs {human_bytes(size)}, {free} free)"
+        raise ConfigProblems([_unwritable(text, "a folder with room that you may write")]) from None
+    elements = sum(value.numel() for value in state.values())
+    return f"weights of step {checkpoint.step}: {human_count(elements)} elements in {dtype}, {human_bytes(size)}: {target}"
+
+
+def _weights(checkpoint: files.Checkpoint) -> dict[str, Any]:
+    """Name -> whole tensor on the CPU: fp32 for what the optimizer holds."""
+    if checkpoint.plan["zero"]["stage"] == 0:
+        return _of_stage_0(checkpoint)
+    from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
+
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):  # progress bars
+            state = get_fp32_state_dict_from_zero_checkpoint(str(checkpoint.path.parent), tag=checkpoint.path.name)
+    except Exception as problem:
+        raise ConfigProblems([_unreadable(checkpoint, f"{type(problem).__name__}: {problem}".splitlines()[0])]) from problem
+    return {name: value.contiguous() for name, value in state.items()}
+
+
+def _of_stage_0(checkpoint: files.Checkpoint) -> dict[str, Any]:
+    """Every rank holds everything, in the model's dtype; in 16 bits the optimizer's wrapper holds the fp32 copies."""
+    import torch
+
+    path = checkpoint.path / "mp_rank_00_model_states.pt"
+    saved = torch.load(path, map_location="cpu", weights_only=False)
+    weights: dict[str, Any] = {name: value.clone() for name, value in saved["module"].items()}
+    groups = torch.load(checkpoint.path / rank_file(0), map_location="cpu", weights_only=False).get("masters", [])
+    masters = _masters_of_stage_0(saved, groups)
+    return {name: masters.get(name, value).contiguous() for name, value in weights.items()}
+
+
+def _masters_of_stage_0(saved: dict[str, Any], groups: list[list[tuple[str, tuple[int, ...]]]]) -> dict[str, Any]:
+    """groups: what `checkpoint_save.masters` wrote; the copies are flat by group (FP16_Optimizer) or one a weight."""
+    import torch
+
+    found: dict[str, Any] = {}
+    optimizer = saved.get("optimizer") or {}
+    for names, flat in zip(groups, optimizer.get("fp32_groups_flat", ()), strict=False):
+        parts = flat.split([torch.Size(shape).numel() for _, shape in names])
+        found |= {name: part.reshape(shape) for (name, shape), part in zip(names, parts, strict=True)}
+    for names, copies in zip(groups, optimizer.get("fp32_groups", ()), strict=False):
+        found |= {name: copy.reshape(shape) for (name, shape), copy in zip(names, copies, strict=True)}
+    return found
+
+
+def _write(state: dict[str, Any], path: Path, *, safetensors: bool) -> None:
+    if not safetensors:
+        import torch
+
+        torch.save(state, path)
+        return
+    from safetensors.torch import save_file
+
+    # the format has no shared tensors: each name gets its own copy
+    seen: set[int] = set()
+    own = {}
+    for name, value in state.items():
+        own[name] = value.clone() if value.data_ptr() in seen else value
+        seen.add(value.data_ptr())
+    save_file(own, path, metadata={"format": "pt"})
+
+
+def _unreadable(checkpoint: files.Checkpoint, why: str) -> Diagnostic:
+    return Diagnostic(
+        code="ZC756",
+        message=f"the checkpoint of step {checkpoint.step} does not give whole weights: {why}",
+        detail=(str(checkpoint.path),),
+        hint="another checkpoint of this run: --tag",
+    )
+
+
+def _unwritable(message: str, hint: str) -> Diagnostic:
+    return Diagnostic(code="ZC757", message=message, hint=hint)
