@@ -31,7 +31,7 @@ _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MAST
 def convert(source: Path, target: Path, *, stage: int) -> Path:
     """Convert the checkpoint in `source` for a run at `stage`; returns `target`. A finished conversion is used again.
 
-    Runs in a process of its own, on the CPU. Raises ConfigProblems (ZC756) with the converter's last words.
+    Runs in a process of its own, on the CPU. Raises ConfigProblems (ZC776) with the converter's last words.
     """
     if (target / _DONE).exists():
         return target
@@ -49,7 +49,7 @@ def convert(source: Path, target: Path, *, stage: int) -> Path:
 
 def _not_converted(source: Path, words: list[str]) -> Diagnostic:
     return Diagnostic(
-        code="ZC756",
+        code="ZC776",
         path="checkpoint.resume",
         message=f"{source} could not be converted: {words[-1]}",
         detail=tuple(words[:-1]),

@@ -126,7 +126,7 @@ def _step(path: Path) -> int:
 def locate(text: str, base: Path) -> Checkpoint:
     """The checkpoint that a path names: its folder, a folder of checkpoints, or a job's folder; of several, the newest whole one.
 
-    base: of relative paths. Raises ConfigProblems (ZC750).
+    base: of relative paths. Raises ConfigProblems (ZC770).
     """
     path = Path(os.path.abspath(base / Path(text).expanduser()))
     if (path / MANIFEST).exists() or _TAG.fullmatch(path.name):
@@ -154,7 +154,7 @@ def _places_of_job(job: Path) -> list[Path]:
 
 def _none(text: str, reasons: list[str]) -> Diagnostic:
     return Diagnostic(
-        code="ZC750",
+        code="ZC770",
         path="checkpoint.resume",
         message=f"checkpoint.resume={text}: there is no whole checkpoint",
         detail=tuple(reasons),
@@ -166,7 +166,7 @@ def find_start(plan: CheckpointPlan, job: Path, base: Path, *, again: bool = Fal
     """Where a run begins. Changes nothing.
 
     base: of a relative path in checkpoint.resume. again: this is a restart or a requeue of a run that has begun, so that `never`
-    does not hold any more. Raises ConfigProblems (ZC750) for a path without a whole checkpoint.
+    does not hold any more. Raises ConfigProblems (ZC770) for a path without a whole checkpoint.
     """
     own = folder(plan, job)
     whole, damaged = survey(own)

@@ -59,7 +59,7 @@ class _Decision:
 
 
 def resume(run: Run, engine: Any) -> Resumed:
-    """All ranks: find out where the run begins and load that into a fresh engine. Raises ConfigProblems (ZC750, ZC751, ZC755)."""
+    """All ranks: find out where the run begins and load that into a fresh engine. Raises ConfigProblems (ZC770, ZC771, ZC775)."""
     held: list[Any] = []
     decision = rank_0_does(run.rank, lambda: _decide(run, held))
     lock = held[0] if held else None
@@ -132,7 +132,7 @@ def _locked(own: Path) -> list[Any]:
         raise ConfigProblems(
             [
                 Diagnostic(
-                    code="ZC755",
+                    code="ZC775",
                     path="checkpoint.directory",
                     message=f"another run saves its checkpoints in {own}",
                     hint="wait for it, or another checkpoint.directory; below the job's folder each job has its own",
@@ -156,7 +156,7 @@ def _rank_state(run: Run, path: Path, checkpoint: files.Checkpoint) -> dict[str,
 
 def _unseen(rank: int, path: Path, why: str) -> Diagnostic:
     return Diagnostic(
-        code="ZC750",
+        code="ZC770",
         path="checkpoint.resume",
         message=f"rank {rank} cannot read the checkpoint that rank 0 chose: {why}",
         detail=(str(path),),

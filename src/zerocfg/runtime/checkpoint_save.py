@@ -61,7 +61,7 @@ class Saver:
         """All ranks: save after `step`. With async_save it returns when the state is copied; `settle` finishes it.
 
         rank_state: of this rank, for `zerocfg_rank_<r>.pt`. facts: of the run, for the manifest; rank 0's count. Raises ConfigProblems
-        (ZC754) when it cannot be written and checkpoint.on_error is stop.
+        (ZC774) when it cannot be written and checkpoint.on_error is stop.
         """
         if self._draft is not None:
             self.settle()
@@ -153,7 +153,7 @@ class Saver:
             free = f"{self._own} cannot be looked at"
         kept = f"whole: the checkpoint of step {self.newest.step}, {self.newest.path}" if self.newest else "there is no earlier checkpoint"
         return Diagnostic(
-            code="ZC754",
+            code="ZC774",
             path="checkpoint.directory",
             message=f"the checkpoint of step {step} could not be written: {failed[0]}",
             detail=(*failed[1:4], free + more, kept),

@@ -56,8 +56,8 @@ class Fit:
 
 
 def fit(checkpoint: Checkpoint, plan: Plan) -> Fit:
-    """Codes: ZC751 it cannot be resumed with this config, ZC752 it is converted first (note), ZC753 values differ that the losses
-    depend on (warning), ZC758 the run is at its end already (note)."""
+    """Codes: ZC771 it cannot be resumed with this config, ZC772 it is converted first (note), ZC773 values differ that the losses
+    depend on (warning), ZC778 the run is at its end already (note)."""
     saved, now = _values(checkpoint.plan), _values(asdict(plan))
     problems = [*_refusals(checkpoint, saved, now)]
     differences = tuple(f"{name} {saved[name]} -> {now[name]}" for name in _LAYOUT if saved[name] != now[name])
@@ -131,7 +131,7 @@ def _same_shape(saved: Mapping[str, Any]) -> str:
 
 def _refused(checkpoint: Checkpoint, why: str, hint: str) -> Diagnostic:
     return Diagnostic(
-        code="ZC751",
+        code="ZC771",
         path=_PATH,
         message=f"the checkpoint of step {checkpoint.step} cannot be resumed: {why}",
         detail=(str(checkpoint.path),),
@@ -144,7 +144,7 @@ def _remarks(
 ) -> Iterator[Diagnostic]:
     if differences:
         yield Diagnostic(
-            code="ZC752",
+            code="ZC772",
             severity=Severity.NOTE,
             path=_PATH,
             message=f"the checkpoint of step {checkpoint.step} is converted first: {', '.join(differences)}",
@@ -153,7 +153,7 @@ def _remarks(
     changed = [name for name in _CONTINUITY if saved[name] != now[name]]
     if changed:
         yield Diagnostic(
-            code="ZC753",
+            code="ZC773",
             severity=Severity.WARNING,
             path=_PATH,
             message=f"{', '.join(changed)}: not what the checkpoint of step {checkpoint.step} was trained with",
@@ -167,7 +167,7 @@ def _remarks(
         )
     if checkpoint.step >= now["train.steps"]:
         yield Diagnostic(
-            code="ZC758",
+            code="ZC778",
             severity=Severity.NOTE,
             path="train.steps",
             message=f"train.steps={now['train.steps']} are done already: the checkpoint is of step {checkpoint.step}",

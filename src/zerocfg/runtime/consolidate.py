@@ -23,8 +23,8 @@ def consolidate(checkpoint: files.Checkpoint, out: Path, *, dtype: str = "fp32",
     """Write `out`/model.safetensors (or pytorch_model.bin) and a record of where it comes from; returns a line about it.
 
     dtype: fp32 as the optimizer keeps them, or bf16. Any ZeRO stage, without tensor parallelism. Tied weights are written under each
-    of their names. An earlier file of that name is replaced only when it came from this function. Raises ConfigProblems: ZC756 the
-    checkpoint does not give whole weights, ZC757 the target cannot be written.
+    of their names. An earlier file of that name is replaced only when it came from this function. Raises ConfigProblems: ZC776 the
+    checkpoint does not give whole weights, ZC777 the target cannot be written.
     """
     import torch
 
@@ -115,7 +115,7 @@ def _write(state: dict[str, Any], path: Path, *, safetensors: bool) -> None:
 
 def _unreadable(checkpoint: files.Checkpoint, why: str) -> Diagnostic:
     return Diagnostic(
-        code="ZC756",
+        code="ZC776",
         message=f"the checkpoint of step {checkpoint.step} does not give whole weights: {why}",
         detail=(str(checkpoint.path),),
         hint="another checkpoint of this run: --tag",
@@ -123,4 +123,4 @@ def _unreadable(checkpoint: files.Checkpoint, why: str) -> Diagnostic:
 
 
 def _unwritable(message: str, hint: str) -> Diagnostic:
-    return Diagnostic(code="ZC757", message=message, hint=hint)
+    return Diagnostic(code="ZC777", message=message, hint=hint)
