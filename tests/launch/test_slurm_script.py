@@ -41,7 +41,7 @@ cd -- /home/me || exit
 
 cd -- "$job" || exit
 srun --nodes=1 --output=.zerocfg/torchrun.log --label \
-  /bin/sh compiled/launch.sh
+  /bin/sh "$job/compiled/launch.sh"
 """
     )
 
@@ -59,7 +59,7 @@ export ZEROCFG_RDZV_ID="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"
 
 cd -- "$job" || exit
 srun --ntasks=2 \
-  /venv/bin/python -m zerocfg.launch.slurm_node start compiled/launch.sh
+  /venv/bin/python -m zerocfg.launch.slurm_node start "$job/compiled/launch.sh"
 """)
 
 
@@ -126,7 +126,17 @@ def test_two_nodes_meet_where_the_helper_says(tmp_path: Path, shell: Path) -> No
     assert called == [
         *("scontrol", "show", "hostnames", "n[1-2]", str(tmp_path)),
         *("py", "-m", node, "rendezvous", "n1", "n2", str(tmp_path)),
-        *("srun", "--ntasks=2", str(shell / "py"), "-m", node, "start", "compiled/launch.sh", "an argument", str(tmp_path / "job")),
+        *(
+            "srun",
+            "--ntasks=2",
+            str(shell / "py"),
+            "-m",
+            node,
+            "start",
+            str(tmp_path / "job/compiled/launch.sh"),
+            "an argument",
+            str(tmp_path / "job"),
+        ),
     ]
     names = ("ZEROCFG_RDZV_HOST", "ZEROCFG_RDZV_PORT", "ZEROCFG_RDZV_ID")
     assert [env[name] for name in names] == ["[fd00::1]", "15008", "13.2"]
@@ -151,3 +161,19 @@ def test_a_log_whose_folder_slurm_would_change_is_opened_by_the_script(tmp_path:
     assert 'exec >>"${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}.log" 2>&1\n' in text
     assert ("--chdir" in text) is ("\n" not in name)
     assert all(line.startswith("#") for line in text.splitlines()[:5])
+
+
+def test_srun_enters_a_container(tmp_path: Path, shell: Path) -> None:
+    """pyxis: the step starts in the folder of the submission, with the image's interpreter."""
+    (tmp_path / "job").mkdir()
+    home = tmp_path / "ho me"
+    home.mkdir()
+    words = ("--container-image='/i m.sqsh'", '--container-mounts="$here:$here","$ZEROCFG_RUN_DIR:$ZEROCFG_RUN_DIR"')
+    shape = SlurmShape(nodes=2, directives=(), srun=(("ntasks", "2"),), container=words, container_python="/opt/py")
+    text = sbatch_script(shape, [tmp_path / "job"], tmp_path, Start(python=str(shell / "py"), home=str(home)))
+    _, called, _ = run_script(text, shell)
+    job = tmp_path / "job"
+    assert called[called.index("srun") :] == [
+        *("srun", "--ntasks=2", "--container-image=/i m.sqsh", f"--container-mounts={home}:{home},{job}:{job}"),
+        *("/opt/py", "-m", "zerocfg.launch.slurm_node", "start", f"{job}/compiled/launch.sh", str(job)),
+    ]

@@ -15,6 +15,7 @@ from zerocfg.launch.prepare import PreparedJob
 from zerocfg.launch.slurm_cluster import Cluster, Unread
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_preflight import check_request, partition_machine, threads_per_core, unknown_hardware
+from zerocfg.passes.lower.container import pyxis_words
 from zerocfg.passes.lower.slurm import SlurmShape, lower_slurm
 
 
@@ -51,7 +52,18 @@ class Placement:
             if shape not in self._checked:
                 self._checked[shape] = list(check_request(self._options, shape, self._cluster, os.environ))
             found += self._checked[shape]
-        return _without_secrets(shape, run), found
+        return _without_secrets(_in_container(shape, run), run), found
+
+
+def _in_container(shape: SlurmShape, run: CompiledRun | None) -> SlurmShape:
+    """srun itself enters a pyxis container; docker and apptainer are launch.sh's."""
+    if run is None or run.plan.container.kind != "pyxis":
+        return shape
+    words = (
+        word.replace('"$PWD:$PWD"', '"$here:$here"').replace('"$PWD"', '"$here"')
+        for word in pyxis_words(run.plan.container, run.environment)
+    )
+    return dataclasses.replace(shape, container=tuple(words), container_python=run.plan.container.python)
 
 
 def _without_secrets(shape: SlurmShape, run: CompiledRun | None) -> SlurmShape:

@@ -72,27 +72,27 @@ def sbatch_script(shape: SlurmShape, folders: Sequence[Path], slurm_dir: Path, s
 
 
 def _step(shape: SlurmShape, start: Start) -> list[str]:
-    arguments = ' "$@"' if start.takes_arguments else ""
-    python = _quote(start.python)
+    launch = f'"$job/{COMPILED}/{LAUNCH}"' + (' "$@"' if start.takes_arguments else "")
     if start.program:
         words = " ".join(_quote(word) for word in (start.python, "-u", *start.program))
         command = f"""/bin/sh -c 'cd -- "$1" && shift && exec "$@"' start {_quote(start.home)} {words}"""
     else:
-        command = f"/bin/sh {COMPILED}/{LAUNCH}{arguments}"
+        command = f"/bin/sh {launch}"
     lines = []
     if shape.nodes > 1:
         port = f" --port={shape.rdzv_port}" if shape.rdzv_port else ""
         lines += [
             "# where the nodes meet: the first host's address and a free port on it, which is this one",
             'hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST") || exit',
-            f"meet=$({python} -m {NODE_MODULE} rendezvous{port} $hosts) || exit",
+            f"meet=$({_quote(start.python)} -m {NODE_MODULE} rendezvous{port} $hosts) || exit",
             'export ZEROCFG_RDZV_HOST="${meet% *}" ZEROCFG_RDZV_PORT="${meet##* }"',
             'export ZEROCFG_RDZV_ID="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"',
             "",
         ]
-        command = f"{python} -m {NODE_MODULE} start {COMPILED}/{LAUNCH}{arguments}"
-    options = " ".join(f"--{name}" + (f"={_quote(value)}" if value else "") for name, value in shape.srun)
-    return [*lines, 'cd -- "$job" || exit', f"srun {options} \\", f"  {command}"]
+        command = f"{_quote(shape.container_python or start.python)} -m {NODE_MODULE} start {launch}"
+    options = [f"--{name}" + (f"={_quote(value)}" if value else "") for name, value in shape.srun]
+    here = ["here=$PWD"] if shape.container else []
+    return [*lines, *here, 'cd -- "$job" || exit', f"srun {' '.join([*options, *shape.container])} \\", f"  {command}"]
 
 
 def _counted(number: int, noun: str) -> str:

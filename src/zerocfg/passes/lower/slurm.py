@@ -61,6 +61,10 @@ class SlurmShape:
     """0: no limit."""
     rdzv_port: int = 0
     """0: from the job id."""
+    container: tuple[str, ...] = ()
+    """Further words for srun, shell text, in which $here is the folder of the start and $ZEROCFG_RUN_DIR the job's."""
+    container_python: str = ""
+    """Interpreter in the container; empty: none is entered by srun."""
 
 
 def lower_slurm(
