@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import shlex
@@ -12,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from zerocfg.cli import output
-from zerocfg.compose.nearest import nearest
 from zerocfg.confsource import conf_dir
 from zerocfg.deepspeed.importer import Imported, ImportedEntry, import_config
 from zerocfg.deepspeed.importer.read import LARGEST_BYTES, file_problem, parse
@@ -114,7 +114,7 @@ def model_overrides(asked: str) -> dict[str, str]:
         return {"model": "none", "model.hf_config": asked}
     options = sorted({path.stem for folder in (conf_dir(), Path("conf")) for path in (folder / "model").glob("*.yaml")})
     if asked not in options:
-        near = nearest(asked, options, n=1)
+        near = difflib.get_close_matches(asked, options, n=1)
         message = f"--model {asked} is neither an option of the group model nor a path"
         hint = f"--model {near[0]}" if near else "--model path/config.json"
         raise ConfigProblems([Diagnostic(code="ZC930", message=message, detail=(f"options: {', '.join(options)}",), hint=hint)])

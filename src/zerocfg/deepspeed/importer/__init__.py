@@ -114,8 +114,8 @@ def _missing(draft: Draft, world: int | None) -> list[Diagnostic]:
         elif problem.code == "ZC657" and problem.path not in draft.leaves and writes_missing(draft, problem):
             hint = f"scheduler.{problem.path.rpartition('.')[2]}=VALUE; without it the group chooses (zerocfg explain scheduler)"
             notes.append(replace(problem, severity=Severity.WARNING, hint=hint))
-        elif problem.code == "ZC671":
-            notes.append(problem)
+        elif problem.code == "ZC671" and problem.severity is Severity.WARNING:
+            notes.append(problem)  # the others change nothing of what is computed
     return notes
 
 

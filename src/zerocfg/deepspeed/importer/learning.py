@@ -97,7 +97,7 @@ def _scheduler(to: Expression, kind: str) -> bool:
     fields = {name: wanted[name] for name in _SCHEDULER_FIELDS if wanted.get(name) is not None}
     if not all(_holds(SchedulerConfig, name, value) for name, value in fields.items()):
         return False
-    steps = _steps(to, fields)
+    steps = _steps(to, fields) if "total_num_steps" in known else int(to.values.get("train.steps", _TRAIN_STEPS))
     resolved = resolve_scheduler(SchedulerConfig(type=kind, **fields), to.values.get("optimizer.lr", 0.0), steps)
     if any(problem.severity is Severity.ERROR for problem in resolved.problems):
         return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from zerocfg.deepspeed.importer.draft import Draft, split
 from zerocfg.deepspeed.importer.text import is_name, sayable
 from zerocfg.deepspeed.importer.world import MICRO, STEPS, TOTAL, micro_and_steps, tiles, world_sizes
@@ -40,8 +42,14 @@ def _count(draft: Draft, path: str) -> int:
 
 def _beyond_64_bits(draft: Draft) -> None:
     for path, value in list(draft.leaves.items()):
-        if isinstance(value, int) and abs(value) > _LARGEST:
-            draft.refuse(path, "ZC106", f"{value} does not fit in 64 bits; try: {_LARGEST}")
+        if _too_large(value):
+            draft.refuse(path, "ZC106", f"does not fit in 64 bits; try: {_LARGEST} at the very most")
+
+
+def _too_large(value: Any) -> bool:
+    if isinstance(value, (list, dict)):
+        return any(map(_too_large, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int) and abs(value) > _LARGEST
 
 
 def _degrees(draft: Draft) -> None:

@@ -13,8 +13,8 @@ _KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_$-]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./*-]*")
 _WORD = re.compile(r"[A-Za-z_/][A-Za-z0-9_/.-]*")
 """A text that needs no quotes on a command line."""
-_READ_AS_ELSE = {"null", "true", "false", "nan", "inf", "on", "off", "yes", "no", "y", "n", "none"}
-"""Words that are no text without quotes, here or in YAML."""
+_READ_AS_ELSE = {"null", "true", "false", "nan", "inf", "on", "off", "yes", "no", "y", "n"}
+"""Words that are no text without quotes, here or in YAML; "None" looks like one."""
 _BACKSLASHES_BEFORE_QUOTE = re.compile(r'(\\*)("|$)')
 _INTERPOLATION = re.compile(r"(\\*)\$\{")
 
@@ -51,7 +51,7 @@ def hydra_text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ",".join(hydra_text(item) for item in value) + "]"
     text = str(value)
-    if _WORD.fullmatch(text) and text.lower() not in _READ_AS_ELSE:
+    if _WORD.fullmatch(text) and not _is_a_value(text):
         return text
     # backslashes count only before a quote and at the end (hydra/core/override_parser/types.py)
     quoted = _BACKSLASHES_BEFORE_QUOTE.sub(lambda m: m[1] * 2 + ('\\"' if m[2] else ""), literal(text))
@@ -71,7 +71,11 @@ def sayable(value: Any) -> bool:
 
 
 def is_name(text: str) -> bool:
-    return bool(_NAME.fullmatch(text)) and text.lower() not in _READ_AS_ELSE
+    return bool(_NAME.fullmatch(text)) and not _is_a_value(text)
+
+
+def _is_a_value(text: str) -> bool:
+    return text.lower() in _READ_AS_ELSE or text == "None"
 
 
 class _Dumper(yaml.SafeDumper):
@@ -82,7 +86,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    plain = _NAME.fullmatch(value) and value.lower() not in _READ_AS_ELSE
+    plain = is_name(value)
     return dumper.represent_scalar("tag:yaml.org,2002:str", value if plain else literal(value), style=None if plain else '"')
 
 
