@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -46,14 +47,13 @@ def launch_command(
     if target is not None:
         overrides = [f"{_LAUNCHER}=zerocfg_{target}", *overrides]
     found = list(check_program(words))
-    if not has_errors(found):
+    if all(problem.code != "ZC750" for problem in found):
         found += check_json_reaches(words)
     composed = compose(overrides, config_path=config_path, config_name=config_name)
     if has_errors(composed.diagnostics) or not composed.container:
         found += examine_overrides(overrides, config_path, config_name).diagnostics
     if not words or has_errors(composed.diagnostics) or not composed.container:
         return _refused([*found, *composed.diagnostics])
-    logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stderr)
     options = _options(composed)
     if isinstance(options, Diagnostic):
         return _refused([*found, *composed.diagnostics, options])
@@ -70,11 +70,28 @@ def launch_command(
     output.report(_once(found))
     (job,) = prepared.jobs
     try:
-        return place.run(job, words)
+        with _told():
+            return place.run(job, words)
     except SystemExit as stop:
         return int(stop.code or 0)
     except OSError as error:
         raise folder_problem(job.folder, error) from error
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What the launcher logs goes to stderr; stdout is rank 0's."""
+    logger, handler = logging.getLogger("zerocfg"), logging.StreamHandler(sys.stderr)
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
 
 
 class _Local:

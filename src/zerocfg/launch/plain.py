@@ -74,7 +74,7 @@ def prepare_plain(
 
 def _name(words: Sequence[str]) -> str:
     """hydra.job.name, SLURM's job name too."""
-    first = words[1].rpartition(".")[2] if words[0] == "-m" else Path(os.path.abspath(words[0])).stem
+    first = words[1].rpartition(".")[2] if words[0] == "-m" and len(words) > 1 else Path(os.path.abspath(words[0])).stem
     return "".join(c if c.isalnum() or c in "-_." else "_" for c in first)
 
 

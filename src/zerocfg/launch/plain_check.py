@@ -17,7 +17,7 @@ _JSON_OPTIONS = ("--deepspeed", "--deepspeed_config", "--deepspeed-config", "--d
 _GROUPS = {
     "train_micro_batch_size_per_gpu": "batch.micro_batch_size",
     "gradient_accumulation_steps": "batch.gradient_accumulation_steps",
-    "gradient_clipping": "train.gradient_clipping",
+    "gradient_clipping": "optimizer.gradient_clipping",
     "optimizer.params.lr": "optimizer.lr",
     "optimizer.params.eps": "optimizer.eps",
     "optimizer.params.weight_decay": "optimizer.weight_decay",
