@@ -294,3 +294,27 @@ def test_ctrl_c_leaves_the_jobs_to_slurm(app: Path, slurm: SlurmCluster) -> None
     assert f"Ctrl-C: 1 jobs go on under SLURM; `zerocfg jobs {app}/out dir` shows them, `scancel {job}` ends them" in out
     assert "Traceback" not in out
     assert slurm.job_state(job) == "RUNNING"
+
+
+def test_an_array_is_no_longer_than_the_cluster_allows(app: Path, tmp_path: Path) -> None:
+    with SlurmCluster(tmp_path / "s", nodes=1, gpus=0, options={"MaxArraySize": 4}) as other:
+        done = run(app, "a=range(10)", "hydra.launcher.wait=false", **other.env())
+        assert done.returncode == 0, done.stderr
+        jobs = json.loads((app / "out dir/slurm/jobs.json").read_text())["jobs"]
+        ids = [job["slurm_id"].partition("_") for job in jobs]
+        assert [index for _, _, index in ids] == ["0", "1", "2", "3", "0", "1", "2", "3", "0", "1"]
+        arrays = [name for name, _, _ in ids]
+        assert [arrays.count(name) for name in dict.fromkeys(arrays)] == [4, 4, 2]
+        assert len(list((app / "out dir/slurm").glob("*_submission.sh"))) == 3
+
+
+def test_a_rerun_submits_only_what_did_not_finish(app: Path) -> None:
+    first = run(app, "what=answer,fail", "a=4")
+    assert first.returncode == 1
+    again = run(app, "what=answer,fail", "a=4", "hydra.launcher.retry_failed=true")
+    assert again.returncode == 1
+    assert "1 of 2 jobs finished before; 1 to run" in again.stdout
+    assert "job 1: submitted as SLURM job" in again.stdout
+    assert [(row["state"], row["objective"]) for row in results(app / "out dir")] == [("finished before", "2.0"), ("failed", "")]
+    assert (app / "out dir/1/rank_0.1.log").exists()
+    assert not (app / "out dir/0/rank_0.1.log").exists()
