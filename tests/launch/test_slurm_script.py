@@ -36,6 +36,7 @@ id=${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK
 mkdir -p -- "$job/.zerocfg" || { echo "zerocfg: $(hostname) cannot write $job: all nodes must share its file system" >&2; exit 1; }
 rm -f -- "$job/.zerocfg/slurm_end"
 trap 'echo "$id $?" >"$job/.zerocfg/slurm_end"' EXIT
+trap 'exit 143' TERM
 export ZEROCFG_RUN_DIR="$job" ZEROCFG_JOB_TOKEN="slurm-$SLURM_JOB_ID"
 cd -- /home/me || exit
 
@@ -115,6 +116,17 @@ def test_folders_and_values_arrive_as_they_are_and_nothing_is_executed(tmp_path:
     assert status == 7
     assert (jobs[1] / ".zerocfg/slurm_end").read_text() == "12_1 7\n"
     assert list(tmp_path.rglob("PWNED*")) == []
+
+
+def test_a_script_that_is_stopped_does_not_say_that_all_went_well(tmp_path: Path, shell: Path) -> None:
+    """scancel and the time limit: SIGTERM to the shell and to srun. Once SLURM has forgotten the job, only this word is left."""
+    (tmp_path / "job").mkdir()
+    (shell / "srun").write_text("#!/bin/bash\nkill -TERM $PPID; exit 0\n")
+    text = sbatch_script(ONE, [tmp_path / "job"], tmp_path, Start(python="py", home=str(tmp_path)))
+    (shell / "notes").touch()
+    (shell / "notes.env").touch()
+    assert run_script(text, shell)[0] == 143
+    assert (tmp_path / "job/.zerocfg/slurm_end").read_text() == "13 143\n"
 
 
 def test_two_nodes_meet_where_the_helper_says(tmp_path: Path, shell: Path) -> None:

@@ -61,6 +61,8 @@ def sbatch_script(shape: SlurmShape, folders: Sequence[Path], slurm_dir: Path, s
         + '" || { echo "zerocfg: $(hostname) cannot write $job: all nodes must share its file system" >&2; exit 1; }',
         f'rm -f -- "$job/{END_FILE}"',
         f'trap \'echo "$id $?" >"$job/{END_FILE}"\' EXIT',
+        # a shell that a signal ends would say 0
+        "trap 'exit 143' TERM",
         f'export {RUN_DIR}="$job" {JOB_TOKEN}="slurm-$SLURM_JOB_ID"',
         *(f"export {name}={_quote(value)}" for name, value in shape.environment),
         f"cd -- {_quote(start.home)} || exit",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import time
 from collections import Counter
@@ -129,6 +130,9 @@ _STOPPED = {
     "LOST": "SLURM no longer knows it, and it has left no word: killed, or its files are not visible here",
 }
 
+_ASKED = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2})
+"""Signals that somebody sends on purpose, hydra.launcher.signal among them."""
+
 
 def outcome(job: PreparedJob, record: SlurmJob, state: JobState, sweep: Path) -> NodeOutcome | str:
     """What `job_return` needs to know of the end."""
@@ -147,6 +151,8 @@ def outcome(job: PreparedJob, record: SlurmJob, state: JobState, sweep: Path) ->
         # torchrun takes a signal for a failure, whatever its ranks made of it
         last = _tail(JobPaths(job.folder).starter_log)
         return f"all {job.world_size} ranks returned, but torchrun ended with exit status {status}: by a signal?\n{last}"
+    if status - 128 in _ASKED:
+        return NodeOutcome(1, f"{signal.Signals(status - 128).name} (SLURM job {record.slurm_id} {state.state})")
     # a shell's way to say that a signal has ended it
     return NodeOutcome(128 - status if status > 128 else status)
 
