@@ -12,6 +12,7 @@ from zerocfg.deepspeed.keys import Key, all_keys, lookup, optimizer_params, sche
 from zerocfg.deepspeed.values import Outcome
 from zerocfg.deepspeed.view import View
 
+OVERLAP = "zero_optimization.overlap_comm"
 TOTAL, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 
 
@@ -41,15 +42,27 @@ def _is_plain(key: Key) -> bool:
 
 
 def _acts(key: Key, view: View) -> bool:
+    """It is read, and all that it needs acts too."""
     live = key.status not in ("dead", "removed", "deprecated")
-    return live and not (key.stages and view.stage not in key.stages) and not view.unmet(key.needs)
+    return live and not (key.stages and view.stage not in key.stages) and all(_holds(condition, view) for condition in key.needs)
+
+
+def _holds(condition: str, view: View) -> bool:
+    if condition == "tensor_parallel.autotp_size":
+        return view.autotp_size > 1  # (engine.py:595)
+    return any(not view.unmet((part,)) and _is_on(part.partition("=")[0], view) for part in condition.split(" or "))
+
+
+def _is_on(path: str, view: View) -> bool:
+    key = lookup(path)
+    return key is None or key.is_section or not key.needs or _acts(key, view)
 
 
 def _stage(view: View) -> dict[str, Any]:
     zero = "zero_optimization"
     found: dict[str, Any] = {f"{zero}.stage": view.stage}
     if view.stage >= 1:
-        found[f"{zero}.overlap_comm"] = view.overlap_comm
+        found[OVERLAP] = view.overlap_comm
         found[f"{zero}.offload_optimizer.device"] = view.optimizer_device
     if view.stage == 3:
         found[f"{zero}.offload_param.device"] = view.param_device
@@ -142,12 +155,18 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Dif
 
 def run_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
     """The same for two results of `effective`: a default that only comes or goes with its stage or section is not told again."""
-    return [found for found in differences(before, after) if not _comes_with_its_section(found)]
+    return [
+        found
+        for found in differences(before, after)
+        if not (found.before is None and _is_default(found.path, found.after, after))
+        and not (found.after is None and _is_default(found.path, found.before, before))
+    ]
 
 
-def _comes_with_its_section(found: Difference) -> bool:
-    key = lookup(found.path)
-    if (found.before is not None and found.after is not None) or key is None or key.required:
+def _is_default(path: str, value: Any, side: Mapping[str, Any]) -> bool:
+    key = lookup(path)
+    if key is None or key.required or path in (TOTAL, MICRO, STEPS):
         return False
-    value = found.after if found.before is None else found.before
-    return bool(value == _plain(key.default)) and found.path not in (TOTAL, MICRO, STEPS)
+    if path == OVERLAP:
+        return bool(value == (side["zero_optimization.stage"] == 3))
+    return bool(value == _plain(key.default))

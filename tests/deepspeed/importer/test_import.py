@@ -66,6 +66,8 @@ def test_a_whole_template_with_the_trainers_arguments() -> None:
         "parallelism.stage3_max_live_parameters=1000000000",
         "parallelism.stage3_max_reuse_distance=1000000000",
         "parallelism.sub_group_size=1000000000",
+        # else the repeated block would become a leaf module
+        "parallelism.leaf_module_classes=[]",
         "optimizer.lr=2e-05",
         "optimizer.betas=[0.9,0.999]",
         "optimizer.eps=1e-08",
@@ -144,14 +146,14 @@ def test_the_shape_of_the_json() -> None:
 EXPRESSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"zero_optimization": {"stage": 1}}, ["parallelism=zero1", "parallelism.overlap_comm=false"]),
     ({"zero_optimization": {"stage": 2, "overlap_comm": True}}, ["parallelism=zero2", "parallelism.overlap_comm=true"]),
-    ({"zero_optimization": ZERO3}, ["parallelism=zero3"]),
+    ({"zero_optimization": ZERO3}, ["parallelism=zero3", "parallelism.leaf_module_classes=[]"]),
     (
         {"zero_optimization": {**ZERO3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu", "pin_memory": False}}},
-        ["parallelism=zero3", "offload=all", "+deepspeed.zero_optimization.offload_param.pin_memory=false"],
+        ["parallelism=zero3", "offload=all", "parallelism.leaf_module_classes=[]", "+deepspeed.zero_optimization.offload_param.pin_memory=false"],
     ),
     (
         {"zero_optimization": {**ZERO3, "offload_param": {"device": "cpu"}}},
-        ["parallelism=zero3", "offload.optimizer=none", "offload.param=cpu"],
+        ["parallelism=zero3", "offload.optimizer=none", "offload.param=cpu", "parallelism.leaf_module_classes=[]"],
     ),
     (
         {"zero_optimization": {**ZERO3, "offload_optimizer": {"device": "nvme", "nvme_path": "/a b", "buffer_count": 8}}},
@@ -162,6 +164,7 @@ EXPRESSED: list[tuple[dict[str, Any], list[str]]] = [
             "offload.optimizer_buffer_count=8",
             "offload.pipeline_read=false",
             "offload.pipeline_write=false",
+            "parallelism.leaf_module_classes=[]",
         ],
     ),
     ({"fp16": {"enabled": True, "loss_scale_window": 500}}, ["precision=fp16", "precision.loss_scale_window=500"]),

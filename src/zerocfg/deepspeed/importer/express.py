@@ -230,6 +230,8 @@ def _sizes(to: Expression) -> None:
     classes = to.left.get(f"{ZERO}.leaf_module.classes")
     if isinstance(classes, list) and classes:
         to.move(f"{ZERO}.leaf_module.classes", "parallelism.leaf_module_classes")
+    elif to.stage == 3:
+        to.values["parallelism.leaf_module_classes"] = []  # left open, the run would make leaves of the repeated blocks
 
 
 def _left_to_rule(draft: Draft, path: str) -> bool:
