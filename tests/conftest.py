@@ -1,12 +1,21 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 GIB = 2**30
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_device_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Runs of the tests wait for each other's cores, not for those of the user's other runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ZEROCFG_LOCK_DIR", str(tmp_path_factory.mktemp("locks")))
+        yield
+
 
 # One machine with eight GPUs, a model of 13 million parameters, everything explicit: each test changes what it is about.
 BASE: dict[str, dict[str, Any]] = {
