@@ -19,6 +19,7 @@ from zerocfg.compiler import examine
 from zerocfg.confsource import conf_dir
 from zerocfg.diagnostics import Severity
 from zerocfg.facts import Detected, ModelFacts
+from zerocfg.planner import decide
 from zerocfg.gpus import gpu_facts
 from zerocfg.schema import FREE, GROUPS, SECTIONS
 from zerocfg.schema.load import load
@@ -34,10 +35,10 @@ LEFT_OPEN = [
 ]
 WANTED = {
     "hardware": "auto cpu a100x4 a100x8 a100_40gb_x8 v100x4 h100x8 h200x2 h200x4 h200x8 b200x8 l40s_x4 a10_x4 rtx4090_x2",
-    "parallelism": "ddp zero1 zero2 zero3 zeropp",
+    "parallelism": "ddp zero1 zero2 zero3 zeropp auto",
     "precision": "fp32 tf32 fp16 bf16 bf16_lowmem",
-    "offload": "none optimizer all optimizer_nvme all_nvme",
-    "activation_checkpointing": "none full partitioned",
+    "offload": "none optimizer all optimizer_nvme all_nvme auto",
+    "activation_checkpointing": "none full partitioned auto",
     "batch": "default",
     "model": "none gpt_tiny gpt2_124m gpt_1b3 llama2_7b llama2_13b llama3_8b llama3_70b",
     "optimizer": "adamw adam lion adagrad lamb muon none",
@@ -87,8 +88,10 @@ def test_an_option_compiles(group: str, option: str) -> None:
     overrides = [f"{group}={option}"] + ([] if group == "hardware" else ["hardware=a100x4"])
     if option == "v100x4":
         overrides.append("precision=fp16")
+    if option.startswith("llama") and option != "llama2_7b":
+        overrides += ["activation_checkpointing=full"] + (["hardware.num_nodes=16"] if option == "llama3_70b" else [])
     machine = Detected(cpus=2, host_memory_bytes=8 * 2**30, numa_nodes=1, reason="no NVIDIA driver is installed")
-    outcome = examine(container(overrides), detect=lambda: machine)
+    outcome = examine(container(overrides), detect=lambda: machine, decide=decide)
     errors = [(d.code, d.path) for d in outcome.diagnostics if d.severity is Severity.ERROR]
     left = next((f"{g}.{key}" for g, o, key in LEFT_OPEN if (g, o) == (group, option)), "")
     assert errors == ([("ZC740" if group == "container" else "ZC305", left)] if left else [])

@@ -12,6 +12,7 @@ PLAN_CODES: dict[str, str] = {
     "ZC121": "hardware.compute_capability is not MAJOR.MINOR.",
     "ZC122": "num_nodes or gpus_per_node is below 1, or beyond any machine.",
     "ZC123": "A hardware value is out of range.",
+    "ZC124": "A value is left to the planner where there is none.",
     "ZC130": "Some of the model's dims are given and others are missing.",
     "ZC131": "The model's dims do not fit each other.",
     "ZC140": "DeepSpeed does not build this optimizer.",

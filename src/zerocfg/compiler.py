@@ -13,6 +13,7 @@ from zerocfg.diagnostics import ConfigProblems, Diagnostic, Severity, has_errors
 from zerocfg.facts import Detected
 from zerocfg.hidden import HIDDEN, is_secret
 from zerocfg.lowered import Leaf, flatten, nest, overlay
+from zerocfg.memory.check import check_memory
 from zerocfg.overlay import laid_over
 from zerocfg.passes.check import check_plan
 from zerocfg.passes.lower.container import lower_container, setup, words
@@ -33,7 +34,7 @@ from zerocfg.passes.resolve.scheduler import resolve_scheduler
 from zerocfg.passes.resolve.topology import resolve_topology
 from zerocfg.passes.resolve.zero import resolve_zero
 from zerocfg.plan import Plan
-from zerocfg.provenance import Origins, Reason, asked, trace
+from zerocfg.provenance import Origins, Reason, asked, rule, trace
 from zerocfg.resolved import Resolved
 from zerocfg.schema import RunConfig
 from zerocfg.schema.load import load
@@ -50,6 +51,23 @@ class Outcome:
 
     run: CompiledRun | None
     diagnostics: list[Diagnostic]
+    plan: Plan | None = None
+    """What was resolved, for reports on a run that cannot be compiled; its sections may be stand-ins then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a planner makes of a config with open fields."""
+
+    config: RunConfig
+    """Nothing left open."""
+    reasons: Mapping[str, str]
+    """Config path -> why, for each field that was open."""
+    problems: list[Diagnostic]
+
+
+Decide = Callable[[RunConfig, "Detected | None", str], Decision]
+"""zerocfg.planner.decide: (config, detected, torch's release). Injected, because it compiles its candidates itself."""
 
 
 def compile_run(
@@ -59,9 +77,10 @@ def compile_run(
     detect: Callable[[], Detected] | None = None,
     environ: Mapping[str, str] | None = None,
     torch: str = "",
+    decide: Decide | None = None,
 ) -> CompiledRun:
     """Compile one config. Raises ConfigProblems with every problem found."""
-    outcome = examine(container, origins=origins, detect=detect, environ=environ, torch=torch)
+    outcome = examine(container, origins=origins, detect=detect, environ=environ, torch=torch, decide=decide)
     if outcome.run is None:
         raise ConfigProblems(outcome.diagnostics)
     return outcome.run
@@ -74,19 +93,27 @@ def examine(
     detect: Callable[[], Detected] | None = None,
     environ: Mapping[str, str] | None = None,
     torch: str = "",
+    decide: Decide | None = None,
 ) -> Outcome:
     """Compile one config as far as it goes.
 
     container: groups and sections by name, as plain containers. origins: where each config value was written. detect:
     looks at this machine; called only when hardware.detect is on. environ: the user's exported environment. torch: the
-    release that will run, "2.11.0+cu130"; empty: the tested one.
+    release that will run, "2.11.0+cu130"; empty: the tested one. decide: fills in what the config leaves to the planner; called
+    only then.
     """
     config, problems = load(container)
     detected = detect() if config.hardware.detect and detect is not None else None
+    chosen: dict[str, Reason] = {}
+    if left := open_fields(config):
+        config, chosen, found = _decided(config, left, detected, torch, decide)
+        problems += found
     plan, reasons, found = resolve(config, detected, torch)
+    reasons |= chosen
     problems += found
-    as_written = frozenset(path for path, reason in reasons.items() if reason.config_path and not reason.by)
-    problems += check_plan(plan, as_written)
+    problems += check_plan(plan, as_written(reasons))
+    if plan.hardware.is_cuda and not has_errors(problems):
+        problems += check_memory(plan)
 
     leaves = lower_deepspeed(plan, reasons)
     over = laid_over(config.deepspeed, plan)
@@ -108,7 +135,7 @@ def examine(
 
     diagnostics = [_with_origin(d, why, origins) for d in in_order(problems)]
     if has_errors(diagnostics):
-        return Outcome(None, diagnostics)
+        return Outcome(None, diagnostics, plan)
     entries = [trace(path, value, why[path], origins, reasons) for path, value in flatten(emitted)]
     others = (("torchrun", torchrun), ("environment", environment), ("resources", resources), ("container", words(container)))
     for section, lowered in others:
@@ -124,7 +151,42 @@ def examine(
         container_setup=setup(container),
         diagnostics=tuple(diagnostics),
     )
-    return Outcome(run, diagnostics)
+    return Outcome(run, diagnostics, plan)
+
+
+OPEN = ("parallelism.stage", "offload.optimizer", "offload.param", "activation_checkpointing.enabled", "batch.micro_batch_size")
+"""Fields that may be left to the planner: null, and auto for the micro batch."""
+_SECTION = {"parallelism": "zero"}
+
+
+def open_fields(config: RunConfig) -> list[str]:
+    """Which of them are."""
+    left = []
+    for path in OPEN:
+        group, _, name = path.partition(".")
+        value = getattr(getattr(config, group), name)
+        if value == "auto" or (value is None and group != "batch"):
+            left.append(path)
+    return left
+
+
+def as_written(reasons: Mapping[str, Reason]) -> frozenset[str]:
+    """section.field of the values that stand as the user wrote them."""
+    return frozenset(path for path, reason in reasons.items() if reason.config_path and not reason.by)
+
+
+def _decided(
+    config: RunConfig, left: list[str], detected: Detected | None, torch: str, decide: Decide | None
+) -> tuple[RunConfig, dict[str, Reason], list[Diagnostic]]:
+    if decide is None:
+        message = f"{left[0]} is left to the planner, and nothing plans here"
+        return config, {}, [Diagnostic(code="ZC124", path=left[0], message=message, hint=f"a value for {', '.join(left)}")]
+    decision = decide(config, detected, torch)
+    reasons: dict[str, Reason] = {}
+    for path, text in decision.reasons.items():
+        group, _, name = path.partition(".")
+        reasons[f"{_SECTION.get(group, group)}.{name}"] = rule("resolve.planner", text, path)
+    return decision.config, reasons, decision.problems
 
 
 def resolve(config: RunConfig, detected: Detected | None, torch: str = "") -> tuple[Plan, dict[str, Reason], list[Diagnostic]]:
@@ -150,7 +212,13 @@ def resolve(config: RunConfig, detected: Detected | None, torch: str = "") -> tu
         "topology": topology,
         "precision": precision,
         "batch": resolve_batch(config.batch, topology.value),
-        "zero": resolve_zero(config.parallelism, model.value, topology.value, optimizer.value.type),
+        "zero": resolve_zero(
+            config.parallelism,
+            model.value,
+            topology.value,
+            optimizer.value.type,
+            param_offload=config.offload.param.value if config.offload.param is not None else "none",
+        ),
         "offload": offload,
         "activation_checkpointing": resolve_activation_checkpointing(config.activation_checkpointing, model.value),
         "optimizer": optimizer,

@@ -80,6 +80,8 @@ class ZeroPlan:
     zero_quantized_weights: bool
     zero_quantized_gradients: bool
     leaf_module_classes: tuple[str, ...]
+    find_leaf_modules: bool
+    """run.initialize marks the model's repeated block as leaf module; never together with leaf_module_classes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,7 +20,7 @@ RUNS: dict[str, str] = {
     ),
     "zero2_two_nodes": (
         "parallelism=zero2 hardware=h100x8 hardware.num_nodes=2 precision=bf16 model=llama3_8b scheduler=warmup_decay train.steps=5e3"
-        " batch.micro_batch_size=2 batch.gradient_accumulation_steps=4"
+        " batch.micro_batch_size=2 batch.gradient_accumulation_steps=4 activation_checkpointing=full"
     ),
     "zero1_fp32_accumulation": (
         "parallelism=zero1 hardware=h200x2 precision=bf16 precision.grad_accum_dtype=fp32 model=gpt_1b3 optimizer=lion"
@@ -29,13 +29,19 @@ RUNS: dict[str, str] = {
     "ddp_lamb": "parallelism=ddp hardware=v100x4 precision=fp16 model=gpt2_124m optimizer=lamb scheduler=one_cycle train.steps=1000",
     "zeropp_four_nodes": (
         "parallelism=zeropp hardware=h100x8 hardware.num_nodes=4 precision=bf16 model=llama3_70b activation_checkpointing=full"
-        " batch.global_batch_size=1024 batch.gradient_accumulation_steps=4"
+        " batch.global_batch_size=1024 batch.gradient_accumulation_steps=16 offload=optimizer"
     ),
-    "zero3_nvme": "parallelism=zero3 hardware=a100_40gb_x8 precision=bf16 model=llama3_70b offload=all_nvme 'offload.nvme_path=/a b'",
-    "zero3_offload_all": "parallelism=zero3 hardware=rtx4090_x2 precision=bf16 model=llama2_13b offload=all optimizer=adam",
+    "zero3_nvme": (
+        "parallelism=zero3 hardware=a100_40gb_x8 precision=bf16 model=llama3_70b activation_checkpointing=full offload=all_nvme"
+        " 'offload.nvme_path=/a b'"
+    ),
+    "zero3_offload_all": (
+        "parallelism=zero3 hardware=rtx4090_x2 hardware.host_memory_bytes=274877906944 precision=bf16 model=llama2_7b offload=all"
+        " activation_checkpointing=full optimizer=adam"
+    ),
     "sequence_parallel": (
         "parallelism=zero3 parallelism.sequence_parallel_degree=4 hardware=h200x8 precision=bf16 model=llama3_8b"
-        " model.sequence_length=131072 batch.global_batch_size=16"
+        " model.sequence_length=131072 batch.global_batch_size=16 activation_checkpointing=full"
     ),
     "sequence_parallel_zero2": "parallelism=zero2 parallelism.sequence_parallel_degree=8 hardware=a100x8 precision=fp16 model=gpt_1b3",
     "tensor_parallel": (

@@ -58,7 +58,9 @@ VALUES: dict[str, list[Any]] = {
 
 @cache
 def _options(group: str) -> list[str]:
-    return sorted(path.stem for path in (conf_dir() / group).glob("*.yaml"))
+    """What the planner decides (auto) becomes one of the others."""
+    found = sorted(path.stem for path in (conf_dir() / group).glob("*.yaml"))
+    return [name for name in found if name != "auto" or group == "hardware"]
 
 
 @cache
@@ -67,6 +69,11 @@ def _option(group: str, name: str) -> dict[str, Any]:
     node = OmegaConf.merge(OmegaConf.structured(GROUPS[group]), OmegaConf.load(conf_dir() / group / f"{name}.yaml"))
     if name.endswith("_nvme"):
         node.nvme_path = "/nvme"
+    if group == "container" and name != "none":
+        node.image = "image"
+    if group == "hardware" and node.accelerator is not None:
+        # most models would not fit, and what does not fit does not compile
+        node.memory_bytes, node.host_memory_bytes = 2**43, 2**45
     return typing.cast(dict[str, Any], OmegaConf.to_container(node))
 
 

@@ -171,6 +171,54 @@ def _plan(
     )
 
 
+@app.command("memory")
+def _memory(
+    overrides: Overrides = None,
+    as_json: Json = False,
+    plot: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--plot", metavar="FILE", help="Also draw the bars: PNG, SVG, PDF (needs matplotlib)."),
+    ] = None,
+    config_path: ConfigPath = None,
+    config_name: ConfigName = None,
+) -> None:
+    """Predict memory by part, on the GPU and on the host. Exit status: 0 it fits, 1 it does not."""
+    from zerocfg.cli.memory import memory_command
+
+    raise typer.Exit(memory_command(overrides or [], as_json=as_json, plot=plot, config_path=config_path, config_name=config_name))
+
+
+@app.command("plan")
+def _plan(
+    overrides: Overrides = None,
+    as_json: Json = False,
+    top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="Plans to show.")] = 5,
+    measure: Annotated[int, typer.Option("--measure", metavar="K", min=0, help="Run the first K for a few steps, here.")] = 0,
+    script: Annotated[str, typer.Option("--script", metavar="FILE", help="What --measure runs.")] = "train.py",
+    plot: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--plot", metavar="FILE", help="Also draw memory against speed (needs matplotlib)."),
+    ] = None,
+    config_path: ConfigPath = None,
+    config_name: ConfigName = None,
+) -> None:
+    """Rank the plans that fit by predicted speed, with the overrides to paste. What the overrides set stays as it is."""
+    from zerocfg.cli.plan import plan_command
+
+    raise typer.Exit(
+        plan_command(
+            overrides or [],
+            as_json=as_json,
+            top=top,
+            measure=measure,
+            script=script,
+            plot=plot,
+            config_path=config_path,
+            config_name=config_name,
+        )
+    )
+
+
 @app.command("jobs")
 def _jobs(
     directory: Annotated[

@@ -20,6 +20,7 @@ from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_place import Placement
 from zerocfg.launch.slurm_script import SLURM_DIR, Start, sbatch_script
 from zerocfg.passes.lower.slurm import PATH
+from zerocfg.planner import decide
 from zerocfg.probe.installed import installed
 
 _LAUNCHER = "hydra/launcher"
@@ -48,6 +49,7 @@ def examine_for_slurm(
         detect=lambda: placement.machine.detected,
         environ=dict(os.environ),
         torch=installed("torch"),
+        decide=decide,
     )
     found += outcome.diagnostics
     if outcome.run is None:

@@ -11,6 +11,8 @@ from zerocfg.compiler import examine
 from zerocfg.compose import Composed, compose
 from zerocfg.diagnostics import Diagnostic, has_errors, in_order
 from zerocfg.facts import Detected
+from zerocfg.plan import Plan
+from zerocfg.planner import decide
 from zerocfg.probe.installed import installed
 
 
@@ -20,6 +22,8 @@ class Result:
     run: CompiledRun | None
     """None when there is any error."""
     diagnostics: list[Diagnostic]
+    plan: Plan | None = None
+    """Of a run with errors too; its sections may be stand-ins then."""
 
 
 def examine_overrides(overrides: Sequence[str], config_path: str | None, config_name: str | None) -> Result:
@@ -27,12 +31,14 @@ def examine_overrides(overrides: Sequence[str], config_path: str | None, config_
     composed = compose(overrides, config_path=config_path, config_name=config_name)
     if not composed.container:
         return Result(composed, None, in_order(composed.diagnostics))
-    outcome = examine(composed.container, origins=composed.origins, detect=_detect, environ=dict(os.environ), torch=installed("torch"))
+    outcome = examine(
+        composed.container, origins=composed.origins, detect=detect, environ=dict(os.environ), torch=installed("torch"), decide=decide
+    )
     diagnostics = in_order([*composed.diagnostics, *outcome.diagnostics])
-    return Result(composed, None if has_errors(diagnostics) else outcome.run, diagnostics)
+    return Result(composed, None if has_errors(diagnostics) else outcome.run, diagnostics, outcome.plan)
 
 
-def _detect() -> Detected:
-    from zerocfg.probe import detect  # only hardware=auto looks at this machine
+def detect() -> Detected:
+    from zerocfg.probe import detect as look  # only hardware=auto looks at this machine
 
-    return detect()
+    return look()

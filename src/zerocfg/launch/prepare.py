@@ -161,10 +161,13 @@ def _one(
     found: list[Diagnostic] = []
     if uses_groups(config):
         from zerocfg.compiler import examine
+        from zerocfg.planner import decide
 
         with hydra_config(config):
             composed = from_hydra(config, overrides, parsed=composed_job.parsed, defaults=composed_job.defaults)
-        outcome = examine(composed.container, origins=composed.origins, detect=machine, environ=environ, torch=installed("torch"))
+        outcome = examine(
+            composed.container, origins=composed.origins, detect=machine, environ=environ, torch=installed("torch"), decide=decide
+        )
         found = [*composed.diagnostics, *outcome.diagnostics]
         run = outcome.run
         if run is None or has_errors(found):

@@ -38,13 +38,14 @@ def gathered(rank: Rank) -> Gathered:
     if rank.shards == 1 and not rank.offloads_params:
         return Gathered(0, 0, 0, 0)
     large = total(p.entries) - small
-    unit = p.block_numel if zero.leaf_module_classes else p.largest_in_block
+    by_block = bool(zero.leaf_module_classes) or zero.find_leaf_modules
+    unit = p.block_numel if by_block else p.largest_in_block
     # the parameter that goes over the limit is still gathered
     limit = zero.stage3_max_live_parameters + max(unit, p.largest_module)
     live = min(large, limit)
     first = min(large, p.block_numel + p.embedding_numel)
     group = min(large, zero.stage3_prefetch_bucket_size + unit) if zero.stage3_prefetch_bucket_size > unit else 0
-    if zero.leaf_module_classes:
+    if by_block:
         group = max(group, p.block_numel)
     # once all parameters are live, no all-gather is under way
     copy = b * group if rank.shards > 1 and large > limit else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from zerocfg.memory.activations import ActivationTrace
 from zerocfg.memory.parameters import OUTSIDE, ModelParameters, Parameter
 from zerocfg.profile.live import live_bytes
 from zerocfg.profile.standins import as_on_cuda
+from zerocfg.runtime.leaf import repeated_blocks
 
 Inputs = Callable[[int], Any]
 """samples -> what the model is called with: a tuple of positional, or a mapping of named arguments."""
@@ -87,25 +87,6 @@ def trace_model(build: Callable[[], Any], inputs: Inputs, *, dtype: str, tokens:
         parameters=parameters_in(model, blocks, few.head),
         block_classes=names,
     )
-
-
-def repeated_blocks(model: Any) -> tuple[tuple[str, ...], list[Any]]:
-    """(class names, modules in order) of the repeated part with the most parameters: the children of a ModuleList or
-    Sequential that share a class. ((), []) when nothing repeats."""
-    import torch
-
-    best: list[Any] = []
-    most = 0
-    for parent in model.modules():
-        if not isinstance(parent, (torch.nn.ModuleList, torch.nn.Sequential)):
-            continue
-        classes = Counter(type(child) for child in parent)
-        for kind, number in classes.items():
-            children = [child for child in parent if type(child) is kind]
-            size = sum(p.numel() for child in children for p in child.parameters())
-            if number > 1 and size > most:
-                best, most = children, size
-    return tuple(sorted({type(block).__name__ for block in best})), best
 
 
 def parameters_in(model: Any, blocks: list[Any], head: Any) -> ModelParameters:

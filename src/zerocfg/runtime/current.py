@@ -72,6 +72,7 @@ def _compile_for_one() -> CompiledRun:
 
     from zerocfg.compiler import compile_run
     from zerocfg.compose import compose_job
+    from zerocfg.planner import decide
     from zerocfg.probe import detect
 
     instance = HydraConfig.instance()
@@ -80,7 +81,7 @@ def _compile_for_one() -> CompiledRun:
     composed = compose_job(instance.cfg, overrides)
     if not composed.container or any(d.severity == 0 for d in composed.diagnostics):
         raise ConfigProblems(composed.diagnostics or [_nowhere("this app composes none of zerocfg's groups")])
-    return compile_run(composed.container, origins=composed.origins, detect=detect, environ=os.environ)
+    return compile_run(composed.container, origins=composed.origins, detect=detect, environ=os.environ, decide=decide)
 
 
 def _nowhere(why: str) -> Diagnostic:

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
+from zerocfg.runtime.leaf import mark_leaf_modules
 from zerocfg.runtime.stage0 import forget_empty_step
 
 if TYPE_CHECKING:
@@ -105,6 +106,11 @@ def initialize(run: Run, model: Any, kwargs: dict[str, Any]) -> Any:
     if run.plan.activation_checkpointing.enabled:
         deepspeed.checkpointing.configure(None, deepspeed_config=run.deepspeed_config)
     arguments = {"model_parameters": [p for p in model.parameters() if p.requires_grad], **kwargs}
+    if run.plan.zero.find_leaf_modules:
+        run.leaf_module_classes = mark_leaf_modules(model)
+        if run.leaf_module_classes and run.rank == 0:
+            names = ", ".join(run.leaf_module_classes)
+            log.info("leaf modules: %s, each fetched as one; parallelism.leaf_module_classes=[] for none", names)
     engine, *_ = deepspeed.initialize(model=model, config=config, **arguments)
     if run.resume(engine).step == 0:
         forget_empty_step(engine.optimizer)

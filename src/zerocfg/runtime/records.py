@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.emit import replace_text, set_aside
 from zerocfg.progress import StepBar
+from zerocfg.runtime.predicted import predicted
 from zerocfg.units import human_bytes
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Recorder:
         self._memory: list[int] = []
         """Bytes at their highest, by rank."""
         self.finished = False
+        self._predicted = predicted(run.plan) if self._main else {}
         if self._start:
             run.last_loss = self._earlier.get("last_loss", run.last_loss)
             self._summary = dict(self._earlier.get("summary", {}))
@@ -211,6 +213,8 @@ class Recorder:
             "world_size": self._run.world_size,
             "dtype": plan.precision.dtype,
             "global_batch_size": plan.batch.global_batch_size,
+            "leaf_module_classes": list(self._run.leaf_module_classes or plan.zero.leaf_module_classes),
+            **self._predicted,
             "skipped_steps": int(getattr(self._engine, "skipped_steps", 0)),
             "seconds": round(self._seconds(now), 3),
             "checkpoint_seconds": round(self._earlier.get("checkpoint_seconds", 0.0) + self._saving_seconds, 3),

@@ -35,6 +35,8 @@ class Run:
         """DeepSpeed's engine, after `initialize`."""
         self.last_loss = float("nan")
         """Of the last logged step, mean over the ranks."""
+        self.leaf_module_classes: tuple[str, ...] = ()
+        """Classes that `initialize` found and marked as leaf modules of stage 3."""
         self._resumed: tuple[Any, Resumed] | None = None
         """Engine that the state was loaded into, and what it was."""
 

@@ -16,8 +16,8 @@ class ActivationCheckpointingConfig:
 
     name: str = ""
     """The option's name, for reports."""
-    enabled: bool = False
-    """Recompute each transformer block."""
+    enabled: Optional[bool] = False
+    """Recompute each transformer block. Null: the planner's choice."""
     partition_activations: bool = False
     """Split the kept activations over the tensor-parallel group; without effect when its degree is 1."""
     cpu_checkpointing: bool = False

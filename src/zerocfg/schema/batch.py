@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
-from zerocfg.schema.types import Count
+from zerocfg.schema.types import Count, CountOrAuto
 
 
 @dataclass
@@ -17,7 +17,7 @@ class BatchConfig:
     """The option's name, for reports."""
     global_batch_size: Optional[Count] = None
     """Sequences an optimizer step, over all ranks (DeepSpeed: train_batch_size)."""
-    micro_batch_size: Optional[Count] = None
-    """Sequences a forward pass on one rank (DeepSpeed: train_micro_batch_size_per_gpu)."""
+    micro_batch_size: Optional[CountOrAuto] = None
+    """Sequences a forward pass on one rank (DeepSpeed: train_micro_batch_size_per_gpu). auto: the largest within hardware.memory_target."""
     gradient_accumulation_steps: Optional[Count] = None
     """Forward passes an optimizer step."""

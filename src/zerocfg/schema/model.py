@@ -17,6 +17,8 @@ class ModelConfig:
     """The option's name, for reports."""
     hf_config: Optional[str] = None
     """Path of a Hugging Face config.json, or of the folder that holds it; its dims replace those below."""
+    num_parameters: Optional[Count] = None
+    """Parameters of a model without dims: the rule by size goes by it (parallelism=auto). With dims it follows from them."""
     num_hidden_layers: Optional[Count] = None
     """Transformer blocks."""
     hidden_size: Optional[Count] = None

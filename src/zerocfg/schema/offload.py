@@ -12,10 +12,11 @@ class OffloadConfig:
 
     name: str = ""
     """The option's name, for reports."""
-    optimizer: OffloadDevice = OffloadDevice.none
-    """Where optimizer states and the fp32 copy live; cpu needs stage 1-3, nvme stage 3. The step runs on the CPU."""
-    param: OffloadDevice = OffloadDevice.none
-    """Where the sharded parameters live; needs stage 3."""
+    optimizer: Optional[OffloadDevice] = OffloadDevice.none
+    """Where optimizer states and the fp32 copy live; cpu needs stage 1-3, nvme stage 3. The step runs on the CPU. Null: the planner's
+    choice."""
+    param: Optional[OffloadDevice] = OffloadDevice.none
+    """Where the sharded parameters live; needs stage 3. Null: the planner's choice."""
     nvme_path: Optional[str] = None
     """Folder on a local NVMe disk; needed by nvme. Each run uses a folder of its own below it."""
     pin_memory: bool = True

@@ -12,8 +12,8 @@ class ParallelismConfig:
 
     name: str = ""
     """The option's name, for reports."""
-    stage: Count = 0
-    """ZeRO stage: 0 replicates everything (DDP), 1 shards optimizer states, 2 also gradients, 3 also parameters."""
+    stage: Optional[Count] = 0
+    """ZeRO stage: 0 replicates everything (DDP), 1 shards optimizer states, 2 also gradients, 3 also parameters. Null: the planner's."""
     tensor_parallel_degree: Count = 1
     """Ranks that share each weight matrix (DeepSpeed AutoTP); divides the world."""
     sequence_parallel_degree: Count = 1
@@ -49,4 +49,5 @@ class ParallelismConfig:
     zero_quantized_gradients: bool = False
     """ZeRO++ qgZ: reduce int4 gradients between nodes."""
     leaf_module_classes: Optional[List[str]] = None
-    """Class names fetched as one unit at stage 3 (zero_optimization.leaf_module.classes)."""
+    """Class names fetched as one unit at stage 3 (zero_optimization.leaf_module.classes). Null: run.initialize finds the repeated
+    block; []: none."""

@@ -16,14 +16,16 @@ ZERO3: dict[str, Any] = {
     "overlap_comm": True,
     "contiguous_gradients": True,
     "reduce_scatter": True,
-    "reduce_bucket_size": 262144,
-    "stage3_prefetch_bucket_size": 235929,
+    "reduce_bucket_size": 3145728,
+    "stage3_prefetch_bucket_size": 3152384,
     "stage3_param_persistence_threshold": 5120,
     "stage3_max_live_parameters": 13188096,
     "stage3_max_reuse_distance": 13188096,
     "sub_group_size": 13188096,
     "stage3_gather_16bit_weights_on_model_save": False,
 }
+BY_MODULE = {**ZERO3, "reduce_bucket_size": 262144, "stage3_prefetch_bucket_size": 235929}
+"""Where no leaf module is looked for."""
 ZERO1: dict[str, Any] = {
     "stage": 1,
     "overlap_comm": True,
@@ -56,7 +58,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     # AutoTP: DeepSpeed would check the product against two different worlds
     (
         {"parallelism": {"stage": 3, "tensor_parallel_degree": 2}},
-        {"train_batch_size": GONE, "tensor_parallel": {"autotp_size": 2}},
+        {"train_batch_size": GONE, "tensor_parallel": {"autotp_size": 2}, "zero_optimization": BY_MODULE},
     ),
     # Ulysses: the mesh needs both sizes, and gradients are summed in another dtype
     (
@@ -109,7 +111,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"offload": {"optimizer": "nvme", "param": "nvme", "nvme_path": "/nvme", "pipeline_read": True}},
         {
             "zero_optimization": {
-                **ZERO3,
+                **BY_MODULE,
                 "offload_optimizer": {
                     "device": "nvme",
                     "pin_memory": True,
@@ -161,6 +163,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {
             "train_batch_size": GONE,
             "tensor_parallel": {"autotp_size": 2},
+            "zero_optimization": BY_MODULE,
             "activation_checkpointing": {
                 "partition_activations": True,
                 "cpu_checkpointing": False,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -43,6 +43,7 @@ OFF: dict[str, Any] = {
     "zero_quantized_weights": False,
     "zero_quantized_gradients": False,
     "leaf_module_classes": (),
+    "find_leaf_modules": False,
 }
 DEFAULTS: dict[str, Any] = {
     "reduce_bucket_size": 500_000_000,
@@ -64,8 +65,8 @@ def switches(on: bool, reduce_scatter: bool | None = None) -> dict[str, bool]:
     [
         (0, None, "AdamW", {**switches(False), **DEFAULTS}),
         (1, None, "AdamW", {**switches(True), **DEFAULTS}),
-        (3, None, "AdamW", {**switches(True), **DEFAULTS}),
-        (3, None, "Muon", {**switches(True, reduce_scatter=False), **DEFAULTS}),
+        (3, None, "AdamW", {**switches(True), **DEFAULTS, "find_leaf_modules": True}),
+        (3, None, "Muon", {**switches(True, reduce_scatter=False), **DEFAULTS, "find_leaf_modules": True}),
         (2, None, "Muon", {**switches(True), **DEFAULTS}),
         (
             2,
@@ -80,9 +81,11 @@ def switches(on: bool, reduce_scatter: bool | None = None) -> dict[str, bool]:
             {
                 **switches(True),
                 **DEFAULTS,
-                "reduce_bucket_size": 16_777_216,
-                "stage3_prefetch_bucket_size": 15_099_494,
+                # a block of 12 h^2 weights and two norms; 1e8 elements are the most for a bucket
+                "reduce_bucket_size": 5 * 4096**2,
+                "stage3_prefetch_bucket_size": 12 * 4096**2 + 2 * 4096,
                 "stage3_param_persistence_threshold": 40_960,
+                "find_leaf_modules": True,
             },
         ),
         (
@@ -92,9 +95,10 @@ def switches(on: bool, reduce_scatter: bool | None = None) -> dict[str, bool]:
             "AdamW",
             {
                 **switches(True),
-                "reduce_bucket_size": 64,
+                "find_leaf_modules": True,
+                "reduce_bucket_size": 12 * 64,
                 "allgather_bucket_size": 992,
-                "stage3_prefetch_bucket_size": 57,
+                "stage3_prefetch_bucket_size": 12 * 64 + 16,
                 "stage3_param_persistence_threshold": 80,
                 "stage3_max_live_parameters": 992,
                 "stage3_max_reuse_distance": 992,
@@ -115,14 +119,15 @@ def test_the_reasons_hold_the_numbers() -> None:
         "overlap_comm": "on from stage 1: reduction hides behind the backward pass",
         "contiguous_gradients": "on from stage 1: no fragmentation of gradients",
         "reduce_scatter": "on from stage 1: each rank receives only its shard",
-        "reduce_bucket_size": "hidden_size^2 = 4096^2",
+        "reduce_bucket_size": "5 x hidden_size^2 = 5 x 4096^2: gradients of a block at once",
         "allgather_bucket_size": "DeepSpeed's default, 5e8",
-        "stage3_prefetch_bucket_size": "0.9 x hidden_size^2 = 0.9 x 4096^2, rounded down",
+        "stage3_prefetch_bucket_size": "the next block, a leaf module, while one computes: 201334784 parameters",
         "stage3_param_persistence_threshold": "10 x hidden_size = 10 x 4096: norms and biases stay whole",
         "stage3_max_live_parameters": "DeepSpeed's default, 1e9",
         "stage3_max_reuse_distance": "DeepSpeed's default, 1e9",
         "sub_group_size": "DeepSpeed's default, 1e9",
         "zero_hpz_partition_size": "off",
+        "find_leaf_modules": "one fetch a block instead of one a module; the model itself says which class it is",
     }
     tiny = resolve_zero(ParallelismConfig(stage=3), TINY, TWO_NODES, "AdamW").reasons
     assert tiny["sub_group_size"].text == "DeepSpeed's default, 1e9, capped at the model's 992 parameters"
@@ -148,9 +153,34 @@ def test_what_is_given_stands() -> None:
         "leaf_module_classes": ["MoE"],
     }
     resolved = resolve_zero(ParallelismConfig(stage=2, **given), SEVEN_B, TWO_NODES, "AdamW")
-    assert resolved.value == ZeroPlan(stage=2, **{**given, "reduce_bucket_size": 1000, "leaf_module_classes": ("MoE",)})
+    decided = {"reduce_bucket_size": 1000, "leaf_module_classes": ("MoE",), "find_leaf_modules": False}
+    assert resolved.value == ZeroPlan(stage=2, **{**given, **decided})
     assert isinstance(resolved.value.reduce_bucket_size, int)
-    assert resolved.reasons == {name: asked(f"parallelism.{name}") for name in ("stage", *given)}
+    reasons = {name: asked(f"parallelism.{name}") for name in ("stage", *given)}
+    assert resolved.reasons == {**reasons, "find_leaf_modules": asked("parallelism.leaf_module_classes")}
+
+
+def test_without_leaf_modules_sizes_follow_the_hidden_size() -> None:
+    resolved = resolve_zero(ParallelismConfig(stage=3, leaf_module_classes=[]), SEVEN_B, TWO_NODES, "AdamW")
+    zero = resolved.value
+    sizes = (zero.reduce_bucket_size, zero.stage3_prefetch_bucket_size, zero.stage3_param_persistence_threshold)
+    assert sizes == (16_777_216, 15_099_494, 40_960)
+    assert not zero.find_leaf_modules
+    assert resolved.reasons["stage3_prefetch_bucket_size"].text == "0.9 x hidden_size^2 = 0.9 x 4096^2, rounded down"
+
+
+def test_a_named_leaf_module_is_the_one() -> None:
+    zero = resolve_zero(ParallelismConfig(stage=3, leaf_module_classes=["Block"]), SEVEN_B, TWO_NODES, "AdamW").value
+    assert (zero.leaf_module_classes, zero.find_leaf_modules, zero.stage3_prefetch_bucket_size) == (("Block",), False, 201_334_784)
+
+
+def test_no_leaf_modules_are_looked_for_where_they_do_harm() -> None:
+    on_disk = resolve_zero(ParallelismConfig(stage=3), SEVEN_B, TWO_NODES, "AdamW", param_offload="nvme")
+    cut = replace(TWO_NODES, tensor_parallel_degree=2)
+    tensor = resolve_zero(ParallelismConfig(stage=3), SEVEN_B, cut, "AdamW")
+    assert (on_disk.value.find_leaf_modules, tensor.value.find_leaf_modules) == (False, False)
+    assert "swap buffers" in on_disk.reasons["find_leaf_modules"].text
+    assert on_disk.value.stage3_prefetch_bucket_size == 15_099_494
 
 
 @pytest.mark.parametrize(("asked_for", "size"), [(None, 1), (1, 1), (0, 8), (2, 2), (16, 16)])

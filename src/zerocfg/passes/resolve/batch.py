@@ -18,7 +18,8 @@ _FIELDS = ("global_batch_size", "micro_batch_size", "gradient_accumulation_steps
 def resolve_batch(config: BatchConfig, topology: TopologyPlan) -> Resolved[BatchPlan]:
     """Codes: ZC201 no whole solution, ZC202 a size below 1."""
     dp = topology.data_parallel_size
-    given = {name: int(v) for name in _FIELDS if (v := getattr(config, name)) is not None}
+    # auto is the planner's, which has had its say by now
+    given = {name: int(v) for name in _FIELDS if (v := getattr(config, name)) is not None and v != "auto"}
     below = [name for name, value in given.items() if value < 1]
     reasons: dict[str, Reason] = {name: asked(f"batch.{name}") for name in given}
     tp, sp = topology.tensor_parallel_degree, topology.sequence_parallel_degree

@@ -31,8 +31,8 @@ def resolve_offload(config: OffloadConfig, model: ModelFacts | None, topology: T
     if model is not None and model.num_parameters < in_cpu:
         in_cpu, in_cpu_why = model.num_parameters, f"{_DEFAULT}, capped at the model's {model.num_parameters} parameters"
     plan = OffloadPlan(
-        optimizer=config.optimizer.value,
-        param=config.param.value,
+        optimizer=config.optimizer.value if config.optimizer is not None else "none",
+        param=config.param.value if config.param is not None else "none",
         nvme_path=config.nvme_path or "",
         pin_memory=config.pin_memory,
         ratio=config.ratio,
@@ -67,7 +67,7 @@ def resolve_activation_checkpointing(
         number = model.num_hidden_layers
         reasons["number_checkpoints"] = rule(_PASS, "one a block: num_hidden_layers", "model.num_hidden_layers")
     plan = ActivationCheckpointingPlan(
-        enabled=config.enabled,
+        enabled=bool(config.enabled),
         partition_activations=config.partition_activations,
         cpu_checkpointing=config.cpu_checkpointing,
         contiguous_memory_optimization=config.contiguous_memory_optimization,

@@ -1,0 +1,141 @@
+"""zerocfg memory: what a plan takes of each GPU and each node, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from zerocfg.cli import output
+from zerocfg.cli.outcome import examine_overrides
+from zerocfg.cli.plots import NoMatplotlib, memory_plot
+from zerocfg.diagnostics import Severity
+from zerocfg.memory import PARTS, MemoryEstimate, ModelNotDescribed, estimate
+from zerocfg.memory.host import HOST_PARTS
+from zerocfg.plan import Plan
+from zerocfg.planner.rank import with_micro_batch
+from zerocfg.units import human_bytes
+
+MEMORY_CODES = ("ZC501", "ZC502", "ZC503")
+WIDTH = 60
+"""Characters of the bars."""
+
+
+def memory_command(
+    overrides: Sequence[str],
+    *,
+    as_json: bool = False,
+    plot: str | None = None,
+    config_path: str | None = None,
+    config_name: str | None = None,
+) -> int:
+    """Print the estimate. as_json: `MemoryEstimate.as_dict`; with errors other than memory's, the list that `check --json` prints.
+
+    plot: also draw it. Status 0 when it fits, 1 when it does not or the config has errors, 2 when it cannot be drawn.
+    """
+    result = examine_overrides(overrides, config_path, config_name)
+    output.report(result.diagnostics)
+    broken = [d for d in result.diagnostics if d.severity is Severity.ERROR and d.code not in MEMORY_CODES]
+    if broken or result.plan is None:
+        if as_json:
+            output.report_json(result.diagnostics)
+        return 1
+    try:
+        found = estimate(result.plan)
+    except ModelNotDescribed as why:
+        output.say(str(why))
+        return 1
+    if as_json:
+        output.product_json(found.as_dict())
+    else:
+        output.product("\n".join(report(result.plan, found)))
+    if plot is not None:
+        try:
+            memory_plot(result.plan, found, Path(plot))
+        except (NoMatplotlib, OSError, ValueError) as why:
+            output.say(f"--plot {plot}: {why}")
+            return 2
+    return 1 if result.run is None else 0
+
+
+def report(plan: Plan, found: MemoryEstimate) -> Iterator[str]:
+    name = plan.model.name if plan.model is not None and plan.model.name else "the model"
+    yield (
+        f"{name} on {plan.hardware.name or plan.hardware.gpu}: ZeRO stage {plan.zero.stage}, {plan.precision.dtype},"
+        f" micro batch {plan.batch.micro_batch_size} x {plan.batch.gradient_accumulation_steps},"
+        f" {plan.topology.world_size} ranks; activations: {found.source}"
+    )
+    yield ""
+    share = max(1, found.peak_allocated_bytes)
+    yield f"a GPU, at the peak ({found.phase}: {found.moment})"
+    for part, size in sorted(found.parts.items(), key=lambda item: -item[1]):
+        yield f"  {PARTS[part]:22}{human_bytes(size):>12}{size / share:>7.1%}  {'█' * round(size / share * 30)}"
+    yield f"  {'allocated':22}{human_bytes(found.peak_allocated_bytes):>12}"
+    yield f"  {'reserved':22}{human_bytes(found.peak_reserved_bytes):>12}  with the allocator's slack, where there is room for it"
+    yield f"  {'context':22}{human_bytes(found.context_bytes):>12}  driver, CUDA context, NCCL"
+    yield f"  {'needed':22}{human_bytes(found.needed_bytes):>12}  of {human_bytes(found.memory_bytes)}: " + (
+        f"{human_bytes(found.headroom_bytes)} left" if found.fits else f"{human_bytes(-found.headroom_bytes)} too much"
+    )
+    yield ""
+    yield from bars(found)
+    yield ""
+    yield from elsewhere(plan, found)
+    yield "other micro batches"
+    for size, other in other_sizes(plan):
+        mark = " <" if size == plan.batch.micro_batch_size else ""
+        verdict = "fits" if other.fits else "does not fit"
+        target = f", within {plan.hardware.memory_target:g}" if other.within(plan.hardware.memory_target) else ""
+        yield f"  {size:>4}  {human_bytes(other.peak_allocated_bytes):>9} allocated, {verdict}{target}{mark}"
+
+
+def bars(found: MemoryEstimate) -> Iterator[str]:
+    """The highest moment of each phase, stacked and to scale with the card (or with what does not fit it)."""
+    full = max(found.memory_bytes, found.needed_bytes, 1)
+    names: list[str] = []
+    rows = []
+    for phase in found.phases:
+        top = max((m for m in found.moments if m.phase == phase), key=lambda m: m.total)
+        row = ""
+        for part, size in sorted(top.parts.items(), key=lambda item: list(PARTS).index(item[0])):
+            if part not in names:
+                names.append(part)
+            letter = letter_of(part)
+            row += letter * round(size / full * WIDTH)
+        rows.append(f"  {phase:9}|{row[:WIDTH]:{WIDTH}}| {human_bytes(top.total)}")
+    yield from rows
+    yield "  " + ", ".join(f"{letter_of(part)} {PARTS[part]}" for part in names)
+
+
+LETTERS = dict(zip(PARTS, "pmsgGahroALtw", strict=True))
+
+
+def letter_of(part: str) -> str:
+    return LETTERS[part]
+
+
+def elsewhere(plan: Plan, found: MemoryEstimate) -> Iterator[str]:
+    if found.host_bytes_per_node:
+        limit = plan.hardware.host_memory_bytes
+        yield (
+            f"a node's memory: {human_bytes(found.host_bytes_per_node)}"
+            + (f" of {human_bytes(limit)}" if limit else "")
+            + (f", {human_bytes(found.pinned_bytes_per_node)} page-locked")
+        )
+        for part, size in sorted(found.host_parts.items(), key=lambda item: -item[1]):
+            yield f"  {HOST_PARTS[part]:22}{human_bytes(size):>12}"
+        yield ""
+    if found.nvme_bytes_per_node:
+        yield f"a node's NVMe: {human_bytes(found.nvme_bytes_per_node)}"
+        yield ""
+
+
+def other_sizes(plan: Plan) -> Iterator[tuple[int, MemoryEstimate]]:
+    """Powers of two around the plan's own micro batch, up to the first that does not fit."""
+    own = plan.batch.micro_batch_size
+    sizes = sorted({2**n for n in range(11)} | {own})
+    for size in sizes:
+        if size > 4 * own and size > 8:
+            break
+        other = estimate(with_micro_batch(plan, size))
+        yield size, other
+        if not other.fits and size >= own:
+            break

@@ -1,0 +1,184 @@
+"""zerocfg plan: the plans that fit, by predicted speed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from zerocfg.cli import output
+from zerocfg.cli.calibration import stored_calibration
+from zerocfg.cli.outcome import detect
+from zerocfg.cli.plots import NoMatplotlib, plan_plot
+from zerocfg.compiler import open_fields, resolve
+from zerocfg.compose import compose
+from zerocfg.diagnostics import Diagnostic, Severity, has_errors, in_order
+from zerocfg.facts import HardwareFacts
+from zerocfg.planner.cost import TERMS
+from zerocfg.planner.rank import Search, search
+from zerocfg.planner.rule import rule_of_size
+from zerocfg.planner.space import NONE, Axes, changed
+from zerocfg.probe.installed import installed
+from zerocfg.schema import RunConfig
+from zerocfg.schema.load import load
+from zerocfg.units import human_bytes, human_count
+
+SLOW_LINK_GBPS, SLOW_NETWORK_GBPS = 40.0, 10.0
+"""Below these, sharded gradients and parameters take longer to move than to compute."""
+
+
+def plan_command(
+    overrides: Sequence[str],
+    *,
+    as_json: bool = False,
+    top: int = 5,
+    measure: int = 0,
+    script: str = "train.py",
+    plot: str | None = None,
+    config_path: str | None = None,
+    config_name: str | None = None,
+) -> int:
+    """Print the fastest plans. as_json: a list of {overrides, tokens_per_s_per_gpu, peak_allocated_bytes, limiting, ...}, or the list
+    that `check --json` prints when nothing fits.
+
+    What `overrides` set themselves (a group, a stage, a micro batch) is kept; defaults of the primary config are not.
+    """
+    composed = compose(overrides, config_path=config_path, config_name=config_name)
+    problems = list(composed.diagnostics)
+    if not composed.container or has_errors(problems):
+        return _refused(problems, as_json)
+    config, found = load(composed.container)
+    problems += found
+    axes = free_axes(overrides, config)
+    config = opened(config, axes)
+    detected = detect() if config.hardware.detect else None
+    torch = installed("torch")
+    plan, _, found = resolve(config, detected, torch)
+    problems += _slow_links(plan.hardware)
+    if plan.model is None:
+        problems += found
+        return _by_rule(config, plan.hardware, problems, as_json)
+    calibration = stored_calibration(plan.hardware)
+    result = search(config, detected, axes, torch=torch, calibration=calibration)
+    if not result.ranked:
+        return _refused([*problems, *result.problems, *result.too_large], as_json)
+    output.report(problems)
+    if as_json:
+        output.product_json([ranked.as_dict() for ranked in result.ranked])
+    else:
+        output.product("\n".join(report(result, config, top)))
+    if plot is not None:
+        try:
+            plan_plot(result.ranked, Path(plot))
+        except (NoMatplotlib, OSError, ValueError) as why:
+            output.say(f"--plot {plot}: {why}")
+            return 2
+    if measure:
+        from zerocfg.cli.plan_measure import measure_command
+
+        return measure_command(result.ranked[:measure], overrides, script, config_path, config_name)
+    return 0
+
+
+def free_axes(overrides: Sequence[str], config: RunConfig) -> Axes:
+    """What the command line leaves to the planner: everything that it does not set, and what it sets to auto or null."""
+    left = set(open_fields(config))
+    written = {text.lstrip("+").partition("=")[0] for text in overrides}
+
+    def free(group: str, *names: str) -> bool:
+        paths = [f"{group}.{name}" for name in names]
+        return bool(left & set(paths)) or not written & {group, *paths}
+
+    return Axes(
+        stage=free("parallelism", "stage"),
+        offload=free("offload", "optimizer", "param"),
+        checkpointing=free("activation_checkpointing", "enabled"),
+        micro_batch="batch.micro_batch_size" in left or "batch.micro_batch_size" not in written,
+        precision=not written & {"precision", "precision.dtype"},
+    )
+
+
+def opened(config: RunConfig, axes: Axes) -> RunConfig:
+    """Nothing open, and nothing of the defaults where the planner is free."""
+    changes: dict[str, object] = {}
+    if axes.stage:
+        changes["parallelism.stage"] = 3
+    if axes.offload:
+        changes |= {"offload.optimizer": NONE, "offload.param": NONE}
+    if axes.checkpointing:
+        changes["activation_checkpointing.enabled"] = False
+    if axes.micro_batch:
+        changes["batch.micro_batch_size"] = None
+    return changed(config, changes)
+
+
+def report(result: Search, config: RunConfig, top: int) -> Iterator[str]:
+    best = result.ranked[0]
+    plan = best.plan
+    model, hardware = plan.model, plan.hardware
+    assert model is not None
+    nodes = f"{hardware.num_nodes} nodes of " if hardware.num_nodes > 1 else ""
+    yield (
+        f"{model.name or 'the model'}, {human_count(model.num_parameters)} parameters, sequences of {model.sequence_length}, on"
+        f" {nodes}{hardware.gpus_per_node} x {hardware.gpu or hardware.accelerator}"
+    )
+    yield f"{result.tried} plans compared, {len(result.ranked)} kinds fit; rates: {result.rates.source}"
+    if result.beyond_target:
+        yield f"none stays within hardware.memory_target={hardware.memory_target:g}: these take more of the card"
+    if config.batch.global_batch_size is None:
+        yield "batch.global_batch_size is not given: larger micro batches make larger global batches below"
+    yield ""
+    yield f"{'':4}{'tokens/s/GPU':>13}{'MFU':>6}{'step':>10}{'allocated':>11}{'host/node':>11}  limited by"
+    for number, found in enumerate(result.ranked[:top], 1):
+        host = human_bytes(found.memory.host_bytes_per_node) if found.memory.host_bytes_per_node else "-"
+        mfu = f"{found.mfu:.0%}" if found.mfu else "-"
+        yield (
+            f"{number:>3}.{found.tokens_per_s_per_gpu:>13,.0f}{mfu:>6}{found.cost.seconds:>8.2f} s"
+            f"{human_bytes(found.memory.peak_allocated_bytes):>11}{host:>11}  {TERMS[found.limiting]}"
+        )
+        yield f"      {' '.join(found.overrides)}"
+    yield ""
+    yield (
+        f"1. takes {best.cost.seconds:.3g} s a step: "
+        + ", ".join(f"{label} {seconds:.3g} s" for name, label in TERMS.items() if (seconds := float(getattr(best.cost, name))) > 0)
+        + (f" ({best.cost.recompute:.3g} s of compute is recomputation)" if best.cost.recompute else "")
+    )
+
+
+def _slow_links(hardware: HardwareFacts) -> Iterator[Diagnostic]:
+    """ZC512."""
+    if not hardware.is_cuda:
+        return
+    link = hardware.link_gbps if hardware.link in ("nvlink", "nvswitch") else hardware.pcie_gbps
+    if hardware.gpus_per_node > 1 and 0 < link < SLOW_LINK_GBPS:
+        staged = "" if hardware.p2p else ", through host memory: these boards have no peer-to-peer access"
+        hint = "fewer, larger messages: a larger accumulation, stage 1 or 2"
+        yield _slow("hardware.link", f"{link:g} GB/s between the GPUs{staged}", hint)
+    if hardware.num_nodes > 1 and hardware.network_gbps < SLOW_NETWORK_GBPS:
+        hint = "parallelism=zeropp, a larger accumulation, or stage 1"
+        yield _slow("hardware.network_gbps", f"{hardware.network_gbps:g} GB/s between the nodes", hint)
+
+
+def _slow(path: str, what: str, hint: str) -> Diagnostic:
+    message = f"a slow link: {what}; communication is counted at that rate"
+    return Diagnostic(code="ZC512", severity=Severity.WARNING, path=path, message=message, hint=hint)
+
+
+def _by_rule(config: RunConfig, hardware: HardwareFacts, problems: list[Diagnostic], as_json: bool) -> int:
+    if has_errors(problems):
+        return _refused(problems, as_json)
+    output.report(problems)
+    chosen = rule_of_size(int(config.model.num_parameters or 0), hardware)
+    if as_json:
+        nothing = {"tokens_per_s_per_gpu": None, "peak_allocated_bytes": None, "limiting": None}
+        output.product_json([{"overrides": list(chosen.overrides), **nothing, "why": chosen.why}])
+    else:
+        output.product(f"no prediction: {chosen.why}\n  {' '.join(chosen.overrides)}")
+    return 0
+
+
+def _refused(problems: list[Diagnostic], as_json: bool) -> int:
+    found = in_order(problems)
+    output.report(found)
+    if as_json:
+        output.report_json(found)
+    return 1

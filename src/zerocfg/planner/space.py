@@ -1,0 +1,127 @@
+"""The plans that are compared: changes to a config, and the overrides that make them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from zerocfg.facts import HardwareFacts
+from zerocfg.schema import RunConfig
+from zerocfg.schema.types import DType, OffloadDevice
+
+SMALL_BUCKET = 50_000_000
+"""Elements. The last bucket of the backward pass has no compute left beside it, and each bucket takes memory twice."""
+MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+"""Tried where no global batch is asked for."""
+
+NONE, CPU, NVME = OffloadDevice.none, OffloadDevice.cpu, OffloadDevice.nvme
+_OFFLOADS = {"none": (NONE, NONE), "optimizer": (CPU, NONE), "all": (CPU, CPU), "optimizer_nvme": (NVME, NONE), "all_nvme": (NVME, NVME)}
+"""Option of the group offload -> optimizer, param."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Axes:
+    """What the planner may choose."""
+
+    stage: bool = True
+    offload: bool = True
+    checkpointing: bool = True
+    micro_batch: bool = True
+    sizes: bool = True
+    """Bucket sizes and hpZ, as far as the config leaves them null."""
+    precision: bool = False
+    """fp16 in place of bf16 where the GPU has none."""
+
+    @property
+    def micro_batch_only(self) -> bool:
+        return self.micro_batch and not (self.stage or self.offload or self.checkpointing)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    changes: Mapping[str, Any]
+    """Config path -> value."""
+    overrides: tuple[str, ...]
+    labels: tuple[str, ...] = field(default=())
+
+    def also(self, overrides: tuple[str, ...], changes: Mapping[str, Any]) -> Candidate:
+        return Candidate({**self.changes, **changes}, (*self.overrides, *overrides), self.labels)
+
+
+def changed(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
+    """`config` with other values; the given one stays as it is."""
+    groups: dict[str, dict[str, Any]] = {}
+    for path, value in changes.items():
+        group, _, name = path.partition(".")
+        groups.setdefault(group, {})[name] = value
+    return replace(config, **{group: replace(getattr(config, group), **values) for group, values in groups.items()})
+
+
+def candidates(config: RunConfig, hardware: HardwareFacts, axes: Axes) -> Iterator[Candidate]:
+    """Every combination that could make sense; micro batches are tried by whoever ranks them."""
+    for base in _precision(config, hardware, axes):
+        for staged in _stages(config, base, axes):
+            for moved in _offloads(config, hardware, staged, axes):
+                for recomputed in _checkpointing(moved, axes):
+                    yield from _sizes(config, hardware, recomputed, axes)
+
+
+def _precision(config: RunConfig, hardware: HardwareFacts, axes: Axes) -> Iterator[Candidate]:
+    lacks = hardware.is_cuda and hardware.compute_capability < (8, 0)
+    if axes.precision and lacks and config.precision.dtype is DType.bf16:
+        changes = {"precision.dtype": DType.fp16, "precision.tf32": False, "precision.master_dtype": DType.fp32}
+        yield Candidate(changes, ("precision=fp16",))
+    else:
+        yield Candidate({}, ())
+
+
+def _stages(config: RunConfig, base: Candidate, axes: Axes) -> Iterator[Candidate]:
+    if not axes.stage:
+        yield base
+        return
+    for stage in range(4):
+        yield base.also((f"parallelism={f'zero{stage}' if stage else 'ddp'}",), {"parallelism.stage": stage})
+
+
+def _offloads(config: RunConfig, hardware: HardwareFacts, base: Candidate, axes: Axes) -> Iterator[Candidate]:
+    if not axes.offload:
+        yield base
+        return
+    stage = int(base.changes.get("parallelism.stage", config.parallelism.stage) or 0)
+    options = ["none"]
+    if stage and hardware.is_cuda:
+        options += ["optimizer", "all"] if stage == 3 else ["optimizer"]
+        if stage == 3 and config.offload.nvme_path:
+            options += ["optimizer_nvme", "all_nvme"]
+    for option in options:
+        optimizer, param = _OFFLOADS[option]
+        changes: dict[str, Any] = {"offload.optimizer": optimizer, "offload.param": param}
+        if "nvme" in option:
+            changes |= {"offload.pipeline_read": True, "offload.pipeline_write": True}
+        yield base.also((f"offload={option}",), changes)
+
+
+def _checkpointing(base: Candidate, axes: Axes) -> Iterator[Candidate]:
+    if not axes.checkpointing:
+        yield base
+        return
+    for option, enabled in (("none", False), ("full", True)):
+        yield base.also((f"activation_checkpointing={option}",), {"activation_checkpointing.enabled": enabled})
+
+
+def _sizes(config: RunConfig, hardware: HardwareFacts, base: Candidate, axes: Axes) -> Iterator[Candidate]:
+    yield base
+    asked = config.parallelism
+    stage = int(base.changes.get("parallelism.stage", asked.stage) or 0)
+    if not axes.sizes or not stage:
+        return
+    if stage < 3 and asked.reduce_bucket_size is None and asked.allgather_bucket_size is None:
+        # a gather as large as the default costs no memory of its own: weights are gathered in place
+        yield base.also((f"parallelism.reduce_bucket_size={SMALL_BUCKET}",), {"parallelism.reduce_bucket_size": SMALL_BUCKET})
+    if stage == 3 and asked.stage3_max_live_parameters is None and asked.stage3_max_reuse_distance is None:
+        # holds a block or two, for cards with little memory
+        small = {"parallelism.stage3_max_live_parameters": SMALL_BUCKET * 2, "parallelism.stage3_max_reuse_distance": SMALL_BUCKET * 2}
+        yield base.also(tuple(f"{path}={value}" for path, value in small.items()), small)
+    if stage == 3 and hardware.num_nodes > 1 and asked.zero_hpz_partition_size is None:
+        yield base.also(("parallelism.zero_hpz_partition_size=0",), {"parallelism.zero_hpz_partition_size": 0})
