@@ -36,7 +36,7 @@ def test_wrong_usage_is_status_2(cli: Any, words: list[str]) -> None:
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("command", ["compile", "check", "explain", "init", "jobs"])
+@pytest.mark.parametrize("command", ["compile", "check", "explain", "import", "diff", "schema", "init", "jobs"])
 def test_help_of_each_command(cli: Any, command: str) -> None:
     status, out, err = cli(command, "--help")
     assert (status, err) == (0, "")
@@ -91,7 +91,7 @@ def test_what_is_not_plain_is_left_to_typer(words: list[str]) -> None:
 
 def test_both_know_the_same_options() -> None:
     commands = typer.main.get_command(app.app).commands  # type: ignore[attr-defined]
-    assert set(quick.OPTIONS) | {"init", "jobs"} == set(commands)
+    assert set(quick.OPTIONS) | {"import", "diff", "schema", "init", "jobs", "launch", "memory", "plan"} == set(commands)
     for name, options in quick.OPTIONS.items():
         theirs = {option for parameter in commands[name].params for option in parameter.opts if option.startswith("--")}
         assert theirs - {"--help"} == set(options)

@@ -23,7 +23,6 @@ MIGRATE_CODES: dict[str, str] = {
     "ZC905": "Two spellings of one key: DeepSpeed refuses the pair, or reads one of them.",
     "ZC906": "The value has no effect while its section is off.",
     "ZC907": "No group can say this value, and the groups decide it.",
-    "ZC908": "A value that only stood for something that was refused.",
     "ZC909": "DeepSpeed counts the global batch over the tensor-parallel ranks too.",
 }
 
