@@ -135,10 +135,15 @@ class GlobalBatches(Sampler):
 
     def __init__(self, size, run):
         self.size, self.batch, self.seed, self.rank = size, run.plan.batch, run.plan.train.seed, run.data_parallel_rank
+        self.first = 0
+
+    def set_start_step(self, step):
+        """A resumed run begins here; run.steps calls it."""
+        self.first = step
 
     def __iter__(self):
         ranks, micro = self.batch.data_parallel_size, self.batch.micro_batch_size
-        for step in count():
+        for step in count(self.first):
             generator = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
             starts = torch.randint(self.size, (self.batch.global_batch_size,), generator=generator).tolist()
             for first in range(self.rank * micro, len(starts), ranks * micro):

@@ -15,6 +15,7 @@ from zerocfg.launch.hidden_yaml import hidden_yaml, secret_values
 from zerocfg.launch.hydra_state import hydra_part, task_config
 from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.prepare import PreparedJob
+from zerocfg.launch.resume import goes_on
 
 
 def remove_unused(sweep: Path) -> None:
@@ -71,8 +72,12 @@ def _in_use(folder: Path) -> Diagnostic:
 
 
 def fill(job: PreparedJob, paths: JobPaths, payload: bytes, program: Sequence[str], python: str) -> list[str]:
-    """Write .hydra/, compiled/ and the payload, if there is one. An earlier run's files are kept under numbered names, which are returned."""
-    earlier = [*sorted(paths.root.glob("rank_*.log")), paths.metrics, paths.summary]
+    """Write .hydra/, compiled/ and the payload, if there is one. An earlier run's files are kept under numbered names, which are returned.
+
+    The records of a run that goes on from a checkpoint stay: it adds to them.
+    """
+    records = [] if job.run is not None and goes_on(job.run.plan, job.folder) else [paths.metrics, paths.summary]
+    earlier = [*sorted(paths.root.glob("rank_*.log")), *records]
     kept = [f"{path.name} -> {moved.name}" for path in earlier if path.stem.count(".") == 0 and (moved := set_aside(path))]
     for stale in paths.results.glob("result_*.pkl"):
         stale.unlink()

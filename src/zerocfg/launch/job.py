@@ -61,6 +61,8 @@ class NodeJob:
     launcher: ProcessId
     shutdown_seconds: float
     """From the request to stop until SIGKILL; longer than torchrun's own --shutdown-timeout."""
+    stop_signal: int = signal.SIGTERM
+    """What torchrun gets and passes on. SIGUSR2 where ranks save first: SIGTERM is also what a rank hears when another has failed."""
     locks: tuple[str, ...] = ()
     """Lock files of the job's devices (pool.py), held by torchrun as long as it lives."""
 
@@ -103,7 +105,7 @@ class NodeJob:
                 stop.append("the launcher is gone")
             if stop and deadline == float("inf"):
                 deadline = time.monotonic() + self.shutdown_seconds
-                process.terminate()
+                process.send_signal(self.stop_signal)
             if time.monotonic() > deadline:
                 return
 

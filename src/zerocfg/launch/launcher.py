@@ -15,7 +15,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from zerocfg.diagnostics import ConfigProblems
-from zerocfg.errors import ZerocfgError
+from zerocfg.errors import PREEMPTED_STATUS, Preempted, ZerocfgError
 from zerocfg.facts import Detected
 from zerocfg.launch.board import Board
 from zerocfg.launch.folders import check_free, claimed, fill, remove_unused
@@ -26,7 +26,7 @@ from zerocfg.launch.payload import Task, frozen, seal
 from zerocfg.launch.pool import Pool, cores, lock_folder, visible_gpus
 from zerocfg.launch.prepare import Infeasible, Prepared, PreparedJob, prepare
 from zerocfg.launch.queue import LocalQueue
-from zerocfg.launch.returns import blank_return, earlier_return
+from zerocfg.launch.returns import JobFailed, blank_return, earlier_return
 from zerocfg.launch.slurm_state import check_active
 from zerocfg.launch.sweep_results import SweepRow, results_table, sweep_row, write_results
 
@@ -114,7 +114,18 @@ def launch(
         states |= dict.fromkeys(queue.stopped, "stopped")
         if len(job_overrides) > 1 or initial_job_idx > 0:
             write_table(sweep, prepared, returns, states, show=len(job_overrides) > 1)
-    return [returns[number] for number in sorted(returns)]
+    made = [returns[number] for number in sorted(returns)]
+    if len(made) == 1:
+        leave_preempted(made[0])
+    return made
+
+
+def leave_preempted(ret: JobReturn) -> None:
+    """Of a single job that was stopped from elsewhere and has saved: leave with the status that says so, not as a failure."""
+    problem = ret._return_value
+    if isinstance(problem, JobFailed) and isinstance(problem.__cause__, Preempted):
+        print(problem.summary, file=sys.stderr, flush=True)
+        raise SystemExit(PREEMPTED_STATUS)
 
 
 def pools_for(jobs: Sequence[PreparedJob], detect: Callable[[], Detected], environ: Mapping[str, str]) -> dict[str, Pool]:

@@ -42,12 +42,15 @@ def report_kept(job: PreparedJob, kept: list[str]) -> None:
         log.info("job %d: the folder holds an earlier run; kept: %s", job.number, ", ".join(kept))
 
 
+def _stop_signal(job: PreparedJob) -> int:
+    saves = job.run is not None and job.run.plan.checkpoint.enabled and "SIGUSR2" in job.run.plan.torchrun.signals_to_handle
+    return signal.SIGUSR2 if saves else signal.SIGTERM
+
+
 class LocalJob:
     """A job that runs here. Raises ConfigProblems (ZC706) at once when its folder is in use."""
 
-    def __init__(
-        self, job: PreparedJob, payload: bytes, options: LocalOptions, lease: Lease, program: Sequence[str] = PROGRAM
-    ) -> None:
+    def __init__(self, job: PreparedJob, payload: bytes, options: LocalOptions, lease: Lease, program: Sequence[str] = PROGRAM) -> None:
         """program: what each rank runs, as torchrun takes it."""
         self.job = job
         self.paths = JobPaths(job.folder)
@@ -72,6 +75,7 @@ class LocalJob:
                 launcher=ProcessId.own(),
                 shutdown_seconds=self.shutdown_seconds,
                 locks=tuple(map(str, lease.inherited)),
+                stop_signal=_stop_signal(job),
             )
             self._submitted = submit_local(
                 node, self.paths, python=python, timeout_min=options.timeout_min, environment=self._hidden_environment()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hydra.core.utils import filter_overrides
@@ -21,6 +21,7 @@ from zerocfg.facts import Detected
 from zerocfg.hidden import hide_override
 from zerocfg.launch.hydra_state import hydra_config
 from zerocfg.launch.preflight import check_container, check_folders, check_machine, check_nesting
+from zerocfg.launch.resume import check_apart, check_resume
 from zerocfg.probe.installed import installed
 
 
@@ -128,7 +129,8 @@ def prepare(
             done.jobs.append(job)
         if found:
             done.report.append((_title(number, overrides) if several else "", found))
-    if clashes := list(check_folders([job.folder for job in done.jobs])):
+    saving = [(job.number, job.run.plan, job.folder) for job in done.jobs if job.run is not None]
+    if clashes := [*check_folders([job.folder for job in done.jobs]), *check_apart(saving)]:
         done.report.append(("", clashes))
     return done
 
@@ -172,6 +174,7 @@ def _one(
         run = outcome.run
         if run is None or has_errors(found):
             return None, found
+        found += [replace(d, decided_by=composed.origins.of(d.path)) for d in check_resume(run.plan, Path(folder))]
     job = PreparedJob(
         number=number,
         overrides=tuple(map(hide_override, filter_overrides(overrides))),

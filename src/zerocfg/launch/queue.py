@@ -15,12 +15,14 @@ from types import FrameType
 from hydra.core.utils import JobReturn, JobStatus, filter_overrides
 
 from zerocfg.diagnostics import ConfigProblems
+from zerocfg.errors import PREEMPTED_STATUS, Preempted
 from zerocfg.launch.board import Board
 from zerocfg.launch.local import PROGRAM, LocalJob
 from zerocfg.launch.options import LocalOptions
 from zerocfg.launch.pool import Lease, Pool, needed
 from zerocfg.launch.prepare import PreparedJob
-from zerocfg.launch.returns import failed_return
+from zerocfg.launch.results import read_results, saved_and_stopped
+from zerocfg.launch.returns import failed_return, preempted
 
 log = logging.getLogger("zerocfg.launch")
 
@@ -29,20 +31,20 @@ _TELL_SECONDS = 2.0
 
 
 class Terminated(BaseException):
-    """SIGTERM or SIGHUP to the launcher."""
+    """SIGTERM, SIGHUP or SIGUSR2 to the launcher; str() is its name."""
 
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into an exception: without it the launcher would die with its ranks still running."""
+    """Turn SIGTERM, SIGHUP and SIGUSR2 into an exception: without it the launcher would die with its ranks still running."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise Terminated
+        raise Terminated(signal.Signals(number).name)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)}
     try:
         yield
     finally:
@@ -76,7 +78,10 @@ class LocalQueue:
         """By job number."""
 
     def run(self) -> None:
-        """Until the last job has ended. Raises SystemExit (130, 143) after Ctrl-C or SIGTERM, with nothing left running."""
+        """Until the last job has ended. Raises SystemExit after Ctrl-C (130) or SIGTERM, with nothing left running.
+
+        The status after SIGTERM, SIGHUP or SIGUSR2 is 85 when every job that ran has saved: the same command goes on; else 143.
+        """
         with stoppable(), self._board:
             try:
                 while self._waiting or self._running:
@@ -86,9 +91,9 @@ class LocalQueue:
                     if self._waiting or self._running:
                         time.sleep(self._options.poll_seconds)
             except (KeyboardInterrupt, Terminated) as stop:
-                how, status = ("Ctrl-C", 130) if isinstance(stop, KeyboardInterrupt) else ("SIGTERM", 143)
-                self._stop_all(how)
-                raise SystemExit(status) from None
+                how = "Ctrl-C" if isinstance(stop, KeyboardInterrupt) else str(stop)
+                saved = self._stop_all(how)
+                raise SystemExit(130 if how == "Ctrl-C" else PREEMPTED_STATUS if saved else 143) from None
             finally:
                 for pool in self._pools.values():
                     pool.give_up()
@@ -142,13 +147,17 @@ class LocalQueue:
             ret = running.finish(shown=self._board.shows_logs)
             self._running.remove(running)
             self.returns[running.job.number] = ret
+            if isinstance(getattr(ret._return_value, "__cause__", None), Preempted):
+                self.stopped.add(running.job.number)
             report(running, ret)
             self._after_each()
 
-    def _stop_all(self, how: str) -> None:
-        """A second Ctrl-C ends the wait."""
+    def _stop_all(self, how: str) -> bool:
+        """A second Ctrl-C ends the wait. Returns whether there were jobs and all of them have saved."""
         for running in self._running:
-            log.info("job %d: %s, stopping all ranks", running.job.number, how)
+            saves = running.job.run is not None and running.job.run.plan.checkpoint.enabled
+            seconds = f", up to {running.shutdown_seconds:.0f} s; Ctrl-C again: at once" if saves else ""
+            log.info("job %d: %s, %s%s", running.job.number, how, "saving and stopping" if saves else "stopping all ranks", seconds)
         if self._waiting:
             log.info("%s: %d jobs not started", how, len(self._waiting))
         left = list(self._running)
@@ -161,12 +170,20 @@ class LocalQueue:
                 time.sleep(self._options.poll_seconds)
         except (KeyboardInterrupt, Terminated):
             pass
+        saved = []
         for running in self._running:
             running.kill()
             running.release()
             self.stopped.add(running.job.number)
-            log.info("job %d: stopped: %s", running.job.number, running.job.folder)
+            end = saved_and_stopped(read_results(running.paths))
+            if end is None or not end.checkpoint:
+                log.info("job %d: stopped: %s", running.job.number, running.job.folder)
+            else:
+                saved.append(running)
+                log.info("%s", preempted(running.job, end, how))
+        every = bool(saved) and len(saved) == len(self._running)
         self._running.clear()
+        return every
 
 
 def size_of(job: PreparedJob) -> str:
@@ -180,6 +197,8 @@ def report(running: LocalJob, ret: JobReturn) -> None:
     """One line for a job that has ended."""
     job, paths = running.job, running.paths
     if ret.status is not JobStatus.COMPLETED:
+        if isinstance(getattr(ret._return_value, "__cause__", None), Preempted):
+            return  # told by what Hydra raises
         log.info("job %d: failed after %.0f s: %s", job.number, running.seconds, paths.root)
         return
     loss = ""

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from zerocfg.emit import RUN_DIR, set_aside
+from zerocfg.errors import PREEMPTED_STATUS
 from zerocfg.launch.hydra_state import changes_directory, hydra_part, task_config
 from zerocfg.launch.paths import JOB_TOKEN, JobPaths
 from zerocfg.launch.payload import Envelope, Task, read_envelope
@@ -56,7 +57,7 @@ def _run(payload: Path, rank: int, paths: JobPaths) -> int:
             sys.stdout.flush()
             print(result.traceback, end="", file=sys.stderr, flush=True)
     write_result(paths.result(rank), result)
-    return 0 if result.ok else 1
+    return 0 if result.ok else PREEMPTED_STATUS if result.preempted else 1
 
 
 def _task(envelope: Envelope, rank: int) -> Any:

@@ -6,10 +6,11 @@ import os
 import pickle
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zerocfg.errors import ZerocfgError
+from zerocfg.errors import Preempted, ZerocfgError
 from zerocfg.launch.paths import JobPaths
 
 
@@ -28,6 +29,8 @@ class RankResult:
     traceback: str = ""
     exception: bytes = b""
     """The exception itself, where it can be pickled."""
+    preempted: Preempted | None = None
+    """It was asked to stop, saved, and did: not ok, and no failure."""
     time: float = field(default_factory=time.time)
     """When it ended, seconds since the epoch: the first failure is the cause, the others are its echo."""
 
@@ -41,6 +44,8 @@ def succeeded(rank: int, value: object) -> RankResult:
 
 def failed(rank: int, error: BaseException) -> RankResult:
     """error: its traceback starts at the task function."""
+    if isinstance(error, Preempted):
+        return RankResult(rank=rank, ok=False, error=f"stopped by {error.signal} after step {error.step}", preempted=error)
     data, _ = _pickled(error)
     if isinstance(error, ZerocfgError):
         # the user's to mend: its text is the report
@@ -64,6 +69,12 @@ def write_result(path: Path, result: RankResult) -> None:
     draft = path.with_suffix(f".{os.getpid()}")
     draft.write_bytes(pickle.dumps(result))
     draft.replace(path)
+
+
+def saved_and_stopped(results: Mapping[int, RankResult]) -> Preempted | None:
+    """How a run was stopped that has saved; None for any other end. Ranks that were ended while the others saved count as that."""
+    found = [result.preempted for result in results.values() if not result.ok]
+    return next((end for end in found if end is not None), None) if all(end is not None for end in found) else None
 
 
 def read_results(paths: JobPaths) -> dict[int, RankResult]:

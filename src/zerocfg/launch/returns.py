@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ from omegaconf import OmegaConf
 from yaml import YAMLError
 
 from zerocfg.diagnostics import Diagnostic, Severity
-from zerocfg.errors import ZerocfgError
+from zerocfg.errors import Preempted, ZerocfgError
 from zerocfg.launch.hydra_state import changes_directory, hydra_part, task_config
 from zerocfg.launch.job import NodeOutcome
 from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.prepare import PreparedJob
-from zerocfg.launch.results import RankResult, read_results
+from zerocfg.launch.results import RankResult, read_results, saved_and_stopped
 
 
 class JobFailed(ZerocfgError, CompactHydraException):  # type: ignore[misc]
@@ -112,6 +113,10 @@ def _failure(
     if isinstance(outcome, NodeOutcome) and outcome.returncode == 0 and not errors and not silent:
         return None
     title = f"job {job.number} failed"
+    if (saved := saved_and_stopped(results)) is not None:
+        problem = JobFailed(preempted(job, saved, stopped or saved.signal), shown=True)
+        problem.__cause__ = saved
+        return problem
     if errors and not stopped:
         first = errors[0]
         echo = f" ({len(errors) - 1} more followed)" if len(errors) > 1 else ""
@@ -132,6 +137,14 @@ def _failure(
     how = f"ended by signal {-outcome.returncode}" if outcome.returncode < 0 else f"exit status {outcome.returncode}"
     summary = f"{title}: {how}; no word from rank {names}: killed (out of memory?), or it never started\n  log: {paths.starter_log}"
     return JobFailed(summary, _tail(paths.starter_log))
+
+
+def preempted(job: PreparedJob, saved: Preempted, why: str) -> str:
+    """What is said of a job that was stopped and has saved."""
+    total = f" of {job.run.plan.train.steps}" if job.run is not None else ""
+    where = f"checkpoint: {saved.checkpoint}" if saved.checkpoint else "no checkpoint could be written"
+    again = f"go on: the same command with hydra.sweep.dir={shlex.quote(str(job.config.hydra.sweep.dir))}"
+    return f"job {job.number} was stopped ({why}) after step {saved.step}{total}\n  {where}\n  {again}"
 
 
 def _tail(path: Path, lines: int = 40) -> str:

@@ -132,7 +132,7 @@ class Recorder:
             "seconds": self._seconds(now),
             "warm_tokens": tokens,
             "warm_seconds": seconds,
-            "checkpoint_seconds": self._earlier.get("checkpoint_seconds", 0.0) + self._saving_seconds,
+            "checkpoint_seconds": self._checkpoint_seconds(),
             "memory_by_rank": self._most_memory(),
             "starts": [*self._earlier.get("starts", []), self._start],
             "summary": self._summary,
@@ -149,6 +149,9 @@ class Recorder:
     def _seconds(self, now: float) -> float:
         return float(self._earlier.get("seconds", 0.0)) + now - self._begun
 
+    def _checkpoint_seconds(self) -> float:
+        return round(float(self._earlier.get("checkpoint_seconds", 0.0)) + self._saving_seconds, 3)
+
     def _most_memory(self) -> list[int]:
         """By rank, over all starts on the same number of ranks."""
         before = self._earlier.get("memory_by_rank", [])
@@ -163,7 +166,7 @@ class Recorder:
         if self._writer is not None:
             self._writer.close()
         if self._summary:
-            self._summary |= {"steps": self._completed, "finished": self.finished}
+            self._summary |= {"steps": self._completed, "finished": self.finished, "checkpoint_seconds": self._checkpoint_seconds()}
             replace_text(self._run.output_dir / SUMMARY, json.dumps(self._summary, indent=2) + "\n")
 
     def _note(self, step: int, loss: float | None, speed: float | None, memory: int, now: float) -> None:
@@ -217,7 +220,7 @@ class Recorder:
             **self._predicted,
             "skipped_steps": int(getattr(self._engine, "skipped_steps", 0)),
             "seconds": round(self._seconds(now), 3),
-            "checkpoint_seconds": round(self._earlier.get("checkpoint_seconds", 0.0) + self._saving_seconds, 3),
+            "checkpoint_seconds": self._checkpoint_seconds(),
             "resumed_at": [start for start in [*self._earlier.get("starts", []), self._start] if start],
         }
 

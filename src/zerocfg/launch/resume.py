@@ -1,0 +1,47 @@
+"""What a job begins with, looked up before it is started: a job that cannot resume is refused before it waits in a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from zerocfg.diagnostics import ConfigProblems, Diagnostic
+from zerocfg.plan import Plan
+from zerocfg.runtime.checkpoint_files import find_start, folder
+from zerocfg.runtime.checkpoint_shape import fit
+
+
+def check_resume(plan: Plan, job: Path) -> Sequence[Diagnostic]:
+    """ZC770 to ZC773 and ZC778: whether the checkpoint that a job begins with is there and fits. Changes nothing.
+
+    job: its folder, which need not exist.
+    """
+    try:
+        start = find_start(plan.checkpoint, job, Path.cwd())
+    except ConfigProblems as problems:
+        return problems.diagnostics
+    return fit(start.checkpoint, plan).diagnostics if start.checkpoint is not None else ()
+
+
+def goes_on(plan: Plan, job: Path) -> bool:
+    """Whether a job begins with a checkpoint, so that its records are continued."""
+    try:
+        return find_start(plan.checkpoint, job, Path.cwd()).checkpoint is not None
+    except ConfigProblems:
+        return False
+
+
+def check_apart(jobs: Iterable[tuple[int, Plan, Path]]) -> Iterator[Diagnostic]:
+    """ZC775: jobs of one sweep that would save into the same folder. jobs: number, plan and folder of each."""
+    users: dict[Path, list[int]] = {}
+    for number, plan, job in jobs:
+        if plan.checkpoint.enabled:
+            users.setdefault(folder(plan.checkpoint, job), []).append(number)
+    for place, numbers in users.items():
+        if len(numbers) > 1:
+            yield Diagnostic(
+                code="ZC775",
+                path="checkpoint.directory",
+                message=f"checkpoint.directory: jobs {', '.join(map(str, numbers))} would save in {place}",
+                hint="checkpoint.directory=checkpoints, which is below each job's folder",
+            )
