@@ -7,13 +7,16 @@ import shlex
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from zerocfg.cli import import_
 from zerocfg.compose import compose
 from zerocfg.deepspeed.importer import import_config
+from zerocfg.diagnostics import Diagnostic
 
 CONFIG: dict[str, Any] = {
     "train_batch_size": 8,
@@ -316,3 +319,12 @@ def test_neither_torch_nor_deepspeed_nor_hydra_is_imported(tmp_path: Path, file:
     code = f"import sys; from zerocfg.cli import main; main(['import', {str(file)!r}]); print(*[m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == ""
+
+
+def test_an_error_that_no_key_is_to_blame_for_is_status_1(cli: Any, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = Diagnostic(code="ZC640", path="x", message="x is missing", hint="x=1")
+    imported = replace(import_config(CONFIG), notes=(left,))
+    monkeypatch.setattr(import_, "import_config", lambda *_, **__: imported)
+    status, out, err = cli("import", str(file))
+    assert (status, out) == (1, PRINTED)
+    assert err.startswith("error[ZC640] x is missing\n")

@@ -17,7 +17,7 @@ from zerocfg.confsource import conf_dir
 from zerocfg.deepspeed.importer import Imported, ImportedEntry, import_config
 from zerocfg.deepspeed.importer.read import LARGEST_BYTES, file_problem, parse
 from zerocfg.deepspeed.importer.text import yaml_text
-from zerocfg.diagnostics import ConfigProblems, Diagnostic
+from zerocfg.diagnostics import ConfigProblems, Diagnostic, has_errors
 
 _VALUES = ("--world-size", "--model", "--write")
 _FLAGS = ("--force", "--json")
@@ -95,7 +95,7 @@ def import_command(
     output.say(f"{len(imported.entries)} keys: {said}" if imported.entries else "the file holds no keys")
     if target is not None:
         output.say(f"written to {target}: python train.py +{target.parent.name}={target.stem}")
-    return 0
+    return 1 if has_errors(imported.notes) else 0
 
 
 def read_file(name: str) -> dict[str, object]:
