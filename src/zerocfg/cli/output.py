@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TextIO
 
 from zerocfg.diagnostics import Diagnostic, in_order, render_report
 
@@ -37,8 +37,13 @@ def say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _terminal() -> bool:
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+def colours() -> bool:
+    """Whether products may be coloured."""
+    return _terminal(sys.stdout)
+
+
+def _terminal(stream: TextIO | None = None) -> bool:
+    return (stream or sys.stderr).isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _coloured(text: str) -> str:

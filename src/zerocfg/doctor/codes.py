@@ -1,0 +1,35 @@
+"""One line a diagnostic code of `zerocfg doctor` and of the preflight."""
+
+from __future__ import annotations
+
+CODES: dict[str, str] = {
+    "ZC820": "Python is older than zerocfg supports.",
+    "ZC821": "torch is missing, or its build is for another accelerator.",
+    "ZC822": "The NVIDIA driver does not answer, or is too old for torch's CUDA.",
+    "ZC823": "Fewer GPUs than the run needs, or other ones.",
+    "ZC824": "torch's build has no code for this GPU.",
+    "ZC825": "A GPU reports errors.",
+    "ZC826": "A GPU's state stands in the way: MIG, compute mode, other processes, throttling.",
+    "ZC827": "NVLink, P2P or the fabric is not in the state that the boards have.",
+    "ZC830": "Another NCCL or cuDNN is found before the one that torch brings.",
+    "ZC831": "DeepSpeed or another package that the run needs is missing or too old.",
+    "ZC832": "What compiles a DeepSpeed op is missing or does not work.",
+    "ZC833": "Where compiled ops are kept cannot be used.",
+    "ZC840": "/dev/shm is small.",
+    "ZC841": "A limit of the process is low.",
+    "ZC842": "NUMA binding cannot work here.",
+    "ZC843": "Fewer cores or less memory than the plan counts on.",
+    "ZC850": "The network interface does not exist, or NCCL would choose a wrong one.",
+    "ZC851": "The host's name does not lead to it from other nodes.",
+    "ZC852": "No InfiniBand port is up.",
+    "ZC853": "The clock is not synchronized, or differs between nodes.",
+    "ZC860": "The output folder is full, slow or cannot be written.",
+    "ZC861": "The folder of NVMe offload cannot be used.",
+    "ZC862": "SLURM is not here or does not answer.",
+    "ZC863": "The container's program does not work here.",
+    "ZC870": "A variable of the environment slows the run down or breaks it.",
+    "ZC880": "Preflight: a node is not fit for the run.",
+    "ZC881": "Preflight: ranks did not finish a collective, or its result is wrong.",
+    "ZC882": "Preflight: a GPU computes wrong numbers, or much more slowly than the others.",
+    "ZC890": "A check could not be made.",
+}
