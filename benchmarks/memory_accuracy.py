@@ -61,7 +61,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "gpt z3 b16": (*GPT, "parallelism=zero3", *micro(16)),
     "gpt z3 b32 ckpt": (*GPT, "parallelism=zero3", RECOMPUTE, *micro(32)),
     "gpt z3 b2 tf32": (*GPT, "parallelism=zero3", "precision=tf32", *micro(2)),
-    "gpt z3 b4 leaf": (*GPT, "parallelism=zero3", "parallelism.leaf_module_classes=[Block]", *micro(4)),
+    "gpt z3 b4 by module": (*GPT, "parallelism=zero3", "parallelism.leaf_module_classes=[]", *micro(4)),
     "gpt z3 b8 ckpt offload-all": (*GPT, "parallelism=zero3", "offload=all", RECOMPUTE, *micro(8)),
     "llama z0 b1": (*LLAMA, "parallelism=ddp", *micro(1)),
     "llama z1 b4": (*LLAMA, "parallelism=zero1", *micro(4)),
@@ -130,6 +130,7 @@ def one(name: str, overrides: tuple[str, ...], given: argparse.Namespace) -> Res
                     "model": {name: getattr(plan.model, name) for name in plan.model.__slots__},
                     "dtype": plan.precision.dtype,
                     "stage": plan.zero.stage,
+                    "leaf": plan.zero.find_leaf_modules,
                     "checkpointing": plan.activation_checkpointing.enabled,
                     "micro": plan.batch.micro_batch_size,
                     "accumulation": plan.batch.gradient_accumulation_steps,
@@ -246,6 +247,8 @@ def rank(task_file: str) -> None:
         with torch.device("cuda", local):
             model = example.GPT(dims, checkpoint)
         torch.set_default_dtype(torch.float32)
+    if task["leaf"]:
+        deepspeed.utils.set_z3_leaf_modules(model, [example.Block])
     if task["checkpointing"]:
         deepspeed.checkpointing.configure(None, deepspeed_config=config)
     engine, *_ = deepspeed.initialize(model=model, config=config, model_parameters=list(model.parameters()))

@@ -178,7 +178,7 @@ def plan_of(row: dict[str, str]) -> Plan:
         "optimizer": {"type": "AdamW", "lr": 1e-4},
     }
     if stage == 3:
-        container["parallelism"] |= {name: sizes[name] for name in DEFAULTS}
+        container["parallelism"] |= {name: sizes[name] for name in DEFAULTS} | {"leaf_module_classes": []}
         if hpz := re.search(r"hpZ=(\d+)", row["sharding"]):
             container["parallelism"]["zero_hpz_partition_size"] = int(hpz[1])
     config, unread = load(container)

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -76,6 +77,9 @@ def measure(run):
 
     def mark(phase):
         phases[phase] = max(phases.get(phase, 0), live.peak)
+        # gloo's threads let go of a tensor a little after the collective is over
+        torch.distributed.barrier()
+        time.sleep(0.05)
         live.restart()
 
     if plan.zero.stage == 3:
@@ -88,6 +92,8 @@ def measure(run):
         model = example.GPT(plan.model, checkpoint)
         torch.set_default_dtype(torch.float32)
         live.count(model.parameters())
+    if plan.zero.find_leaf_modules:
+        deepspeed.utils.set_z3_leaf_modules(model, [example.Block])
     if plan.activation_checkpointing.enabled:
         deepspeed.checkpointing.configure(None, deepspeed_config=config)
     with live:

@@ -128,6 +128,10 @@ def passes(
     if copies is not None:
         # reduced when a weight's gradient is ready: what the block's operators needed is gone, the gradient that goes on is not
         between = rank.micro * (rank.trace.block_backward - rank.trace.block_input)
+        if rank.gathers_blocks:
+            # a leaf module's gradients wait for each other until the block is done (stage3.py:1532)
+            block_gradient = tied + width * p.trainable_in_block
+            between += rank.micro * rank.trace.block_saved
         done = until_first_reduce(rank)
         first = held_now.last_block - int(done * (held_now.last_block - held_now.first_block)) - between
         for name, state, activations in (

@@ -72,11 +72,12 @@ class ModelParameters:
     @cached_property
     def block_numel(self) -> int:
         """Elements of the largest block."""
-        sizes: dict[int, int] = {}
-        for p in self.entries:
-            if p.block != OUTSIDE:
-                sizes[p.block] = sizes.get(p.block, 0) + p.numel
-        return max(sizes.values(), default=0)
+        return _largest_block(self.entries)
+
+    @cached_property
+    def trainable_in_block(self) -> int:
+        """Trainable elements of the block with the most of them."""
+        return _largest_block(self.trainable)
 
     @cached_property
     def head_numel(self) -> int:
@@ -93,6 +94,14 @@ class ModelParameters:
         """The head is the embedding: one parameter that autograd finishes only at the end of the backward pass."""
         first = next(iter(self.entries), None)
         return first is not None and first.head
+
+
+def _largest_block(parameters: Iterable[Parameter]) -> int:
+    sizes: dict[int, int] = {}
+    for p in parameters:
+        if p.block != OUTSIDE:
+            sizes[p.block] = sizes.get(p.block, 0) + p.numel
+    return max(sizes.values(), default=0)
 
 
 def total(parameters: Iterable[Parameter]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zerocfg.memory.moments import Moment, moment, passes
+from zerocfg.memory.moments import Moment, moment, passes, until_first_reduce
 from zerocfg.memory.parameters import total
 from zerocfg.memory.replicated import step_extra
 from zerocfg.memory.states import Rank
@@ -20,6 +20,8 @@ class Gathered:
     in_passes: int
     """From the forward pass until the backward pass reaches the first blocks."""
     at_first_block: int
+    limited: bool
+    """There are more parameters than may be live at once."""
     copy: int
     """The flat buffer of one all-gather next to the parameters cut out of it (AllGatherCoalescedHandle.wait)."""
 
@@ -36,20 +38,22 @@ def gathered(rank: Rank) -> Gathered:
     threshold = zero.stage3_param_persistence_threshold
     small = total(q for q in p.entries if q.numel <= threshold)
     if rank.shards == 1 and not rank.offloads_params:
-        return Gathered(0, 0, 0, 0)
+        return Gathered(0, 0, 0, False, 0)
     large = total(p.entries) - small
     by_block = bool(zero.leaf_module_classes) or zero.find_leaf_modules
     unit = p.block_numel if by_block else p.largest_in_block
-    # the parameter that goes over the limit is still gathered
+    # the parameter that goes over the limit is still gathered; what is used again within max_reuse_distance stays in any case,
+    # and recomputation walks through the last blocks once more (line 604, __params_to_release)
     limit = zero.stage3_max_live_parameters + max(unit, p.largest_module)
-    live = min(large, limit)
+    walks = 3 if rank.plan.activation_checkpointing.enabled else 2
+    live = min(large, max(limit, zero.stage3_max_reuse_distance // walks + unit))
     first = min(large, p.block_numel + p.embedding_numel)
     group = min(large, zero.stage3_prefetch_bucket_size + unit) if zero.stage3_prefetch_bucket_size > unit else 0
     if by_block:
         group = max(group, p.block_numel)
     # once all parameters are live, no all-gather is under way
-    copy = b * group if rank.shards > 1 and large > limit else 0
-    return Gathered(persistent=b * small, in_passes=b * live, at_first_block=b * first, copy=copy)
+    copy = b * group if rank.shards > 1 and large > live else 0
+    return Gathered(persistent=b * small, in_passes=b * live, at_first_block=b * first, limited=large > live, copy=copy)
 
 
 def reduce_bucket(rank: Rank) -> tuple[int, int, int]:
@@ -90,9 +94,13 @@ def stage_3(rank: Rank) -> list[Moment]:
     moving = (a + m) * part if rank.offloads_optimizer else 0
     kept = {"live_parameters": whole.in_passes, "gather_buffers": whole.copy}
     early = {"gradients": waiting}
-    late = early | {"live_parameters": whole.at_first_block - whole.in_passes}
+    given_back = whole.in_passes - whole.at_first_block
+    late = early | {"live_parameters": -given_back}
+    # while there are more parameters than may be live, each one that goes makes room for the next
+    released = 0 if whole.limited else int(until_first_reduce(rank) * given_back)
+    reducing = early | {"live_parameters": -released}
     transient = {"reduce_buffers": copies, "offload_buffers": moving}
-    run = passes(rank, resident, kept=kept, early=early, reducing=early, late=late, copies=transient)
+    run = passes(rank, resident, kept=kept, early=early, reducing=reducing, late=late, copies=transient)
     return [*_init(rank, resident), *run, *_step(rank, resident)]
 
 

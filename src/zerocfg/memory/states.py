@@ -130,8 +130,8 @@ class Rank:
         """Optimizer states of this rank's part, wherever they live."""
         width = self.master_width
         states = self.moments * width * self.part(self.other)
-        if self.plan.optimizer.type.lower() == "adagrad" and self.plan.zero.stage in (1, 2) and not self.offloads_optimizer:
-            # torch's Adagrad makes its state for the model's weights, before ZeRO replaces them by its own, and keeps it
+        if self.plan.optimizer.type.lower() == "adagrad" and self.wrapper not in (BASIC, ZERO_3) and not self.offloads_optimizer:
+            # torch's Adagrad makes its state for the model's weights, before DeepSpeed replaces them by its own, and keeps it
             states += self.param_width * self.numel
         if not self.muon:
             return states
@@ -162,6 +162,12 @@ class Rank:
         groups = [g for g in (self.muon, self.other) if g]
         found = [largest_sub_group((p.numel for p in g), self.shards, self.plan.zero.sub_group_size) for g in groups]
         return max((size for size, _ in found), default=0), max(1, sum(n for _, n in found))
+
+    @property
+    def gathers_blocks(self) -> bool:
+        """A block is a leaf module: it is gathered as one, and its gradients are reduced when all of them are there."""
+        zero = self.plan.zero
+        return zero.stage == 3 and (bool(zero.leaf_module_classes) or zero.find_leaf_modules)
 
     @property
     def offloads_optimizer(self) -> bool:

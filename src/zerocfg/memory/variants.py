@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from zerocfg.plan import Plan
+from zerocfg.facts import ModelFacts
+from zerocfg.plan import Plan, ZeroPlan
 
-_BUCKET = 500_000_000
-_LIVE = 1_000_000_000
+_BUCKET, _BILLION = 500_000_000, 1_000_000_000
+_LARGEST_BUCKET, _LARGEST_PREFETCH = 100_000_000, 400_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,25 +80,38 @@ def checkpointed(base: Variant) -> Variant | None:
 
 
 def with_stage(base: Variant, stage: int) -> Variant:
-    """At another ZeRO stage, its sizes as the compiler chooses them for the model (stage 3: hidden_size^2 and its like)."""
-    plan, zero, model = base.plan, base.plan.zero, base.plan.model
-    size = model.num_parameters if model else _BUCKET
-    third = stage == 3 and model is not None
-    hidden = model.hidden_size if model else 0
+    """At another ZeRO stage, its sizes as the compiler chooses them for the model (passes/resolve/zero.py; a test holds both
+    together)."""
+    plan = base.plan
     changed = replace(
-        zero,
+        plan.zero,
         stage=stage,
         overlap_comm=stage >= 1,
         contiguous_gradients=stage >= 1,
-        reduce_scatter=stage >= 1,
-        reduce_bucket_size=min(size, hidden**2 if third else _BUCKET),
-        stage3_prefetch_bucket_size=min(size, 9 * hidden**2 // 10) if third else 50_000_000,
-        stage3_param_persistence_threshold=10 * hidden if third else 100_000,
-        stage3_max_live_parameters=min(size, _LIVE),
-        stage3_max_reuse_distance=min(size, _LIVE),
-        sub_group_size=min(size, _LIVE),
+        reduce_scatter=stage >= 1 and not (stage == 3 and plan.optimizer.type.lower() == "muon"),
+        find_leaf_modules=stage == 3 and not plan.zero.leaf_module_classes and plan.topology.tensor_parallel_degree == 1,
     )
+    if plan.model is not None:
+        changed = _sized(changed, plan.model)
     return Variant((*base.overrides, f"parallelism=zero{stage}"), replace(plan, zero=changed))
+
+
+def _sized(zero: ZeroPlan, model: ModelFacts) -> ZeroPlan:
+    square, whole = model.hidden_size**2, model.num_parameters
+    by_block = zero.stage == 3 and (zero.find_leaf_modules or bool(zero.leaf_module_classes))
+    bucket = _BUCKET if zero.stage != 3 else square
+    if by_block and square <= _LARGEST_BUCKET // 2:
+        bucket *= max(1, min(round(model.block_parameters / square), _LARGEST_BUCKET // square))
+    prefetch = min(model.block_parameters, _LARGEST_PREFETCH) if by_block else 9 * square // 10
+    return replace(
+        zero,
+        reduce_bucket_size=min(whole, bucket),
+        stage3_prefetch_bucket_size=min(whole, prefetch),
+        stage3_param_persistence_threshold=min(whole, 10 * model.hidden_size),
+        stage3_max_live_parameters=min(whole, _BILLION),
+        stage3_max_reuse_distance=min(whole, _BILLION),
+        sub_group_size=min(whole, _BILLION),
+    )
 
 
 def offloaded(base: Variant, *, param: bool) -> Variant:
