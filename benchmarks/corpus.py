@@ -212,7 +212,9 @@ def hardware(world_size: int) -> list[str]:
     nodes = world_size // 8 if world_size % 8 == 0 else 1
     while world_size // nodes > 256:
         nodes = next(n for n in range(nodes + 1, world_size + 1) if world_size % n == 0)
-    return ["hardware=a100x8", f"hardware.gpus_per_node={world_size // nodes}", f"hardware.num_nodes={nodes}"]
+    # whether it fits is another question than what it means
+    memory = [f"hardware.{name}={2**62}" for name in ("memory_bytes", "host_memory_bytes")]
+    return ["hardware=a100x8", *memory, f"hardware.gpus_per_node={world_size // nodes}", f"hardware.num_nodes={nodes}"]
 
 
 def unaccounted(config: Mapping[str, Any], imported: Imported) -> list[str]:

@@ -25,7 +25,7 @@ def test_the_whole_schema_checks_a_yaml_config_and_the_json_in_it(cli: Any) -> N
         "optimizer": {"lr": 1e-4, "betas": [0.9, 0.95]},
         "parallelism": {"reduce_bucket_size": 5e8, "overlap_comm": None},
         "offload": {"optimizer": "cpu", "nvme_path": "???"},
-        "batch": {"global_batch_size": "${mine.batch}"},
+        "batch": {"global_batch_size": "${mine.batch}", "micro_batch_size": "auto"},
         "deepspeed": {"steps_per_print": 10, "comms_logger": {"enabled": True}},
         "mine": {"batch": 3},
     }
@@ -37,6 +37,7 @@ def test_the_whole_schema_checks_a_yaml_config_and_the_json_in_it(cli: Any) -> N
         "precision.dtype": "fp8",
         "optimizer.learning_rate": 1e-3,
         "batch.global_batch_size": "8",
+        "batch.micro_batch_size": "8",
         "deepspeed.steps_per_print": "10",
         "deepspeed.zero_optimization": {"stage3": 3},
         "deepspeed.bf16": {"enabled": "auto"},
@@ -52,8 +53,7 @@ def test_the_list_is_greppable(cli: Any) -> None:
     lines = out.splitlines()
     assert status == 0
     assert (
-        "batch.micro_batch_size  whole number  null  Sequences a forward pass on one rank (DeepSpeed: train_micro_batch_size_per_gpu)."
-        in lines
+        "batch.global_batch_size  whole number  null  Sequences an optimizer step, over all ranks (DeepSpeed: train_batch_size)." in lines
     )
     found = [line for line in lines if line.startswith("deepspeed.zero_optimization.stage  ")]
     assert len(found) == 1

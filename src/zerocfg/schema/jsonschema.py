@@ -49,12 +49,14 @@ def _hint(hint: Any) -> dict[str, Any]:
         inner = _hint(rest[0] if len(rest) == 1 else typing.Union[rest])
         if "enum" in inner:
             return {"enum": [*inner["enum"], None]}
+        if "anyOf" in inner:
+            return {"anyOf": [*inner["anyOf"], {"type": "null"}]}
         kinds = inner.pop("type", [])
         return {**inner, "type": [*(kinds if isinstance(kinds, list) else [kinds]), "null"]}
     if hint == Count:
         return {"type": "number", "multipleOf": 1}
     if hint == CountOrAuto:
-        return {"type": ["number", "string"]}
+        return {"anyOf": [{"type": "number", "multipleOf": 1}, {"const": "auto"}]}
     if typing.get_origin(hint) is list:
         return {"type": "array", "items": _hint(arguments[0])}
     if isinstance(hint, type) and issubclass(hint, Enum):
