@@ -131,13 +131,13 @@ def examine(
     environment, found = lower_environment(plan, reasons, config.env, environ or {})
     problems += found
     torchrun, resources = lower_torchrun(plan, reasons), lower_resources(plan, reasons)
-    container = lower_container(plan.container, reasons, [leaf.path for leaf in environment])
+    wrapped = lower_container(plan.container, reasons, [leaf.path for leaf in environment])
 
     diagnostics = [_with_origin(d, why, origins) for d in in_order(problems)]
     if has_errors(diagnostics):
         return Outcome(None, diagnostics, plan)
     entries = [trace(path, value, why[path], origins, reasons) for path, value in flatten(emitted)]
-    others = (("torchrun", torchrun), ("environment", environment), ("resources", resources), ("container", words(container)))
+    others = (("torchrun", torchrun), ("environment", environment), ("resources", resources), ("container", words(wrapped)))
     for section, lowered in others:
         entries += [trace(f"{section}.{leaf.path}", _shown(section, leaf), leaf.reason, origins, reasons) for leaf in lowered]
     run = CompiledRun(
@@ -147,8 +147,8 @@ def examine(
         resources=Resources(**{leaf.path: leaf.value for leaf in resources}),
         plan=plan,
         provenance={entry.path: entry for entry in entries},
-        container=tuple(word for leaf in words(container) for word in leaf.value),
-        container_setup=setup(container),
+        container=tuple(word for leaf in words(wrapped) for word in leaf.value),
+        container_setup=setup(wrapped),
         diagnostics=tuple(diagnostics),
     )
     return Outcome(run, diagnostics, plan)
