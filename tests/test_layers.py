@@ -21,7 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("passes", "memory", "deepspeed"),
     ("overlay", "compiler", "planner", "deepspeed/importer"),
     ("emit", "probe", "compose", "progress"),
-    ("launch", "runtime", "doctor", "bench", "profile"),
+    ("launch", "runtime", "doctor", "bench", "profile", "calibrate"),
     ("cli", "__main__"),
 )
 """From the bottom up. A package imports from its own layer's other packages only where PEERS says so, and never from above."""
@@ -46,7 +46,7 @@ PEERS: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 HEAVY = {"torch", "deepspeed", "submitit", "matplotlib"}
-MAY_IMPORT_HEAVY = {"launch", "runtime", "bench", "doctor", "profile", "deepspeed/introspect"}
+MAY_IMPORT_HEAVY = {"launch", "runtime", "bench", "doctor", "profile", "calibrate", "deepspeed/introspect"}
 IO = {
     "probe",
     "launch",
@@ -54,6 +54,7 @@ IO = {
     "bench",
     "doctor",
     "profile",
+    "calibrate",
     "cli",
     "compose",
     "emit",

@@ -118,105 +118,7 @@ def _launch(
 
     if not context.obj:
         raise typer.BadParameter("the script is missing: zerocfg launch OVERRIDES -- SCRIPT.py ARGUMENTS")
-    raise typer.Exit(
-        launch_command(overrides or [], context.obj, target=target, out=out, config_path=config_path, config_name=config_name)
-    )
-
-
-@app.command("memory")
-def _memory(
-    overrides: Overrides = None,
-    as_json: Json = False,
-    plot: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--plot", metavar="FILE", help="Also draw the bars: PNG, SVG, PDF (needs matplotlib)."),
-    ] = None,
-    config_path: ConfigPath = None,
-    config_name: ConfigName = None,
-) -> None:
-    """Predict memory by part, on the GPU and on the host. Exit status: 0 it fits, 1 it does not."""
-    from zerocfg.cli.memory import memory_command
-
-    raise typer.Exit(memory_command(overrides or [], as_json=as_json, plot=plot, config_path=config_path, config_name=config_name))
-
-
-@app.command("plan")
-def _plan(
-    overrides: Overrides = None,
-    as_json: Json = False,
-    top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="Plans to show.")] = 5,
-    measure: Annotated[int, typer.Option("--measure", metavar="K", min=0, help="Run the first K for a few steps, here.")] = 0,
-    script: Annotated[str, typer.Option("--script", metavar="FILE", help="What --measure runs.")] = "train.py",
-    plot: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--plot", metavar="FILE", help="Also draw memory against speed (needs matplotlib)."),
-    ] = None,
-    config_path: ConfigPath = None,
-    config_name: ConfigName = None,
-) -> None:
-    """Rank the plans that fit by predicted speed, with the overrides to paste. What the overrides set stays as it is."""
-    from zerocfg.cli.plan import plan_command
-
-    raise typer.Exit(
-        plan_command(
-            overrides or [],
-            as_json=as_json,
-            top=top,
-            measure=measure,
-            script=script,
-            plot=plot,
-            config_path=config_path,
-            config_name=config_name,
-        )
-    )
-
-
-@app.command("memory")
-def _memory(
-    overrides: Overrides = None,
-    as_json: Json = False,
-    plot: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--plot", metavar="FILE", help="Also draw the bars: PNG, SVG, PDF (needs matplotlib)."),
-    ] = None,
-    config_path: ConfigPath = None,
-    config_name: ConfigName = None,
-) -> None:
-    """Predict memory by part, on the GPU and on the host. Exit status: 0 it fits, 1 it does not."""
-    from zerocfg.cli.memory import memory_command
-
-    raise typer.Exit(memory_command(overrides or [], as_json=as_json, plot=plot, config_path=config_path, config_name=config_name))
-
-
-@app.command("plan")
-def _plan(
-    overrides: Overrides = None,
-    as_json: Json = False,
-    top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="Plans to show.")] = 5,
-    measure: Annotated[int, typer.Option("--measure", metavar="K", min=0, help="Run the first K for a few steps, here.")] = 0,
-    script: Annotated[str, typer.Option("--script", metavar="FILE", help="What --measure runs.")] = "train.py",
-    plot: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--plot", metavar="FILE", help="Also draw memory against speed (needs matplotlib)."),
-    ] = None,
-    config_path: ConfigPath = None,
-    config_name: ConfigName = None,
-) -> None:
-    """Rank the plans that fit by predicted speed, with the overrides to paste. What the overrides set stays as it is."""
-    from zerocfg.cli.plan import plan_command
-
-    raise typer.Exit(
-        plan_command(
-            overrides or [],
-            as_json=as_json,
-            top=top,
-            measure=measure,
-            script=script,
-            plot=plot,
-            config_path=config_path,
-            config_name=config_name,
-        )
-    )
+    raise typer.Exit(launch_command(overrides or [], context.obj, target=target, out=out, config_path=config_path, config_name=config_name))
 
 
 @app.command("jobs")
@@ -325,6 +227,12 @@ def _init(directory: Annotated[str, typer.Argument(metavar="DIR", help="Folder o
     from zerocfg.cli.init import init_command
 
     raise typer.Exit(init_command(directory, force=force))
+
+
+from zerocfg.cli import app_machine, app_planner  # noqa: E402 - their commands use the types above
+
+app_machine.add_to(app)
+app_planner.add_to(app)
 
 
 def run(words: Sequence[str]) -> int:

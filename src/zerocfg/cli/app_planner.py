@@ -1,0 +1,87 @@
+"""Commands about plans: memory, plan, profile, calibrate."""
+
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import typer
+
+from zerocfg.cli.app import ConfigName, ConfigPath, Json, Overrides
+
+Plot = Annotated[
+    Optional[str],  # noqa: UP045 - typer evaluates it on every Python
+    typer.Option("--plot", metavar="FILE", help="Also draw it: PNG, SVG, PDF (needs matplotlib)."),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("memory")(_memory)
+    app.command("plan")(_plan)
+    app.command("profile")(_profile)
+    app.command("calibrate")(_calibrate)
+
+
+def _memory(
+    overrides: Overrides = None, as_json: Json = False, plot: Plot = None, config_path: ConfigPath = None, config_name: ConfigName = None
+) -> None:
+    """Predict memory by part, on the GPU and on the host. Exit status: 0 it fits, 1 it does not."""
+    from zerocfg.cli.memory import memory_command
+
+    raise typer.Exit(memory_command(overrides or [], as_json=as_json, plot=plot, config_path=config_path, config_name=config_name))
+
+
+def _plan(
+    overrides: Overrides = None,
+    as_json: Json = False,
+    top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="Plans to show.")] = 5,
+    measure: Annotated[int, typer.Option("--measure", metavar="K", min=0, help="Run the first K for a few steps, here.")] = 0,
+    script: Annotated[str, typer.Option("--script", metavar="FILE", help="What --measure runs.")] = "train.py",
+    plot: Plot = None,
+    config_path: ConfigPath = None,
+    config_name: ConfigName = None,
+) -> None:
+    """Rank the plans that fit by predicted speed, with the overrides to paste. What the overrides set stays as it is."""
+    from zerocfg.cli.plan import plan_command
+
+    raise typer.Exit(
+        plan_command(
+            overrides or [],
+            as_json=as_json,
+            top=top,
+            measure=measure,
+            script=script,
+            plot=plot,
+            config_path=config_path,
+            config_name=config_name,
+        )
+    )
+
+
+def _profile(
+    target: Annotated[str, typer.Argument(metavar="MODULE:FUNCTION", help="Builds the model, without arguments.")],
+    inputs: Annotated[
+        str,
+        typer.Option(
+            "--input", metavar="LENGTHxVOCAB|MODULE:FUNCTION", help="Token ids and targets of this shape, or a function of the samples."
+        ),
+    ] = "2048x32000",
+    dtype: Annotated[str, typer.Option("--dtype", metavar="bf16|fp16|fp32", help="Training dtype.")] = "bf16",
+    as_json: Json = False,
+) -> None:
+    """Trace your own model without a GPU: parameters, FLOPs, activations a sample, the repeated block."""
+    from zerocfg.cli.profile import profile_command
+
+    raise typer.Exit(profile_command(target, inputs=inputs, dtype=dtype, as_json=as_json))
+
+
+def _calibrate(
+    gpus: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--gpus", metavar="N", min=1, help="Ranks. Default: every GPU; two without any."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure this machine once, for `zerocfg plan` to prefer to the data sheet."""
+    from zerocfg.cli.calibrate import calibrate_command
+
+    raise typer.Exit(calibrate_command(gpus=gpus, as_json=as_json))

@@ -1,0 +1,58 @@
+"""zerocfg calibrate: measure this machine for the planner."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from zerocfg.calibrate.run import CalibrationFailed, calibrate
+from zerocfg.cli import output
+from zerocfg.cli.calibration import calibration_file
+from zerocfg.cli.outcome import examine_overrides
+
+
+def calibrate_command(*, gpus: int | None = None, as_json: bool = False) -> int:
+    """Measure, write the file that `zerocfg plan` reads, print it. gpus: ranks; the default is every GPU, or two on cpu.
+
+    Status 1 when the ranks fail or this machine cannot be read.
+    """
+    overrides = ["hardware=auto", "model=none", "precision=fp32"]
+    result = examine_overrides(overrides, None, None)
+    if result.plan is None or result.run is None:
+        output.report(result.diagnostics)
+        return 1
+    hardware = result.plan.hardware
+    ranks = gpus or hardware.gpus_per_node
+    start = time.monotonic()
+    output.say(f"measuring {ranks} x {hardware.gpu or 'cpu'}, a minute or two")
+    try:
+        found = calibrate(ranks, hardware.cpus_per_node // ranks)
+    except CalibrationFailed as failed:
+        output.say(f"calibration failed: {failed}")
+        return 1
+    file = calibration_file(hardware.gpu if hardware.is_cuda else "cpu", ranks)
+    found["seconds"] = round(time.monotonic() - start, 1)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    except OSError as problem:
+        output.say(f"{file} cannot be written: {problem.strerror or problem}")
+        return 1
+    if as_json:
+        output.product_json(found)
+    else:
+        output.product("\n".join(lines(found)))
+    output.say(f"written to {file}")
+    return 0
+
+
+def lines(found: dict[str, object]) -> list[str]:
+    rows = []
+    for name, value in found.items():
+        if isinstance(value, dict):
+            rows += [f"{name}.{key} = {number:.4g}" for key, number in value.items()]
+        elif isinstance(value, list):
+            rows += [f"{name}: {size / 2**20:.3g} MiB on the bus in {us:.4g} us, {size / us / 1e3:.4g} GB/s" for size, us in value]
+        else:
+            rows.append(f"{name} = {value:.4g}" if isinstance(value, float) else f"{name} = {value}")
+    return rows

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+GPT = ("model=gpt_1b3", "hardware=h200x2", "parallelism=zero1", "batch.micro_batch_size=4")
+
+
+def test_json(cli: Any) -> None:
+    status, out, err = cli("memory", *GPT, "--json")
+    told = json.loads(out)
+    assert (status, err) == (0, "")
+    assert set(told) >= {"peak_allocated_bytes", "peak_reserved_bytes", "parts", "phase", "host_bytes_per_node", "fits"}
+    assert sum(told["parts"].values()) == told["peak_allocated_bytes"] <= told["peak_reserved_bytes"]
+    # measured on two H200
+    assert told["peak_allocated_bytes"] == pytest.approx(28_508_924_928, rel=0.05)
+    assert told["fits"] is True
+
+
+def test_the_table_names_each_part_and_other_micro_batches(cli: Any) -> None:
+    status, out, _ = cli("memory", *GPT)
+    assert status == 0
+    assert out.startswith("gpt_1b3 on h200x2: ZeRO stage 1, bf16, micro batch 4 x 1, 2 ranks")
+    for text in ("master weights", "optimizer states", "activations", "allocated", "needed", "backward |", "other micro batches"):
+        assert text in out
+    sizes = [line.split()[0] for line in out.partition("other micro batches\n")[2].splitlines()]
+    assert sizes == ["1", "2", "4", "8", "16"]
+    assert [line for line in out.splitlines() if line.endswith(" <")] == [
+        next(line for line in out.splitlines() if line.startswith("     4  "))
+    ]
+
+
+def test_what_does_not_fit_is_shown_all_the_same(cli: Any) -> None:
+    status, out, err = cli("memory", *GPT, "batch.micro_batch_size=64", "--json")
+    assert status == 1
+    assert json.loads(out)["fits"] is False
+    assert "error[ZC501]" in err
+
+
+def test_host_memory_of_offload(cli: Any) -> None:
+    status, out, _ = cli("memory", *GPT, "offload=optimizer", "--json")
+    told = json.loads(out)
+    assert status == 0
+    assert 0 < told["pinned_bytes_per_node"] < told["host_bytes_per_node"]
+
+
+def test_a_broken_config_gives_its_problems(cli: Any) -> None:
+    status, out, _ = cli("memory", "hardware=v100x4", "precision=bf16", "--json")
+    assert (status, [d["code"] for d in json.loads(out)]) == (1, ["ZC401"])
+
+
+def test_a_model_that_is_not_described(cli: Any) -> None:
+    status, out, err = cli("memory", "model=none", "hardware=a100x4")
+    assert (status, out) == (1, "")
+    assert "describes no model" in err
+
+
+def test_a_plot_without_matplotlib(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    status, out, err = cli("memory", *GPT, "--plot", "memory.png")
+    assert (status, "zerocfg[plot]" in err) == (2, True)
+    assert "allocated" in out

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from zerocfg.cli.plan_measure import words
+
+ON_V100 = ("model=llama2_13b", "hardware=v100x4", "batch.global_batch_size=64")
+
+
+def test_json(cli: Any) -> None:
+    status, out, err = cli("plan", *ON_V100, "--json")
+    told = json.loads(out)
+    assert (status, err) == (0, "")
+    assert set(told[0]) >= {"overrides", "tokens_per_s_per_gpu", "peak_allocated_bytes", "limiting"}
+    assert "precision=fp16" in told[0]["overrides"]
+    assert any(text.startswith("offload=") and text != "offload=none" for text in told[0]["overrides"])
+    status, out, _ = cli("check", *ON_V100, *told[0]["overrides"], "--json")
+    assert (status, json.loads(out)) == (0, [])
+
+
+def test_the_table(cli: Any) -> None:
+    status, out, err = cli("plan", "model=llama2_7b", "hardware=a100x4", "--top", "2")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "llama2_7b, 6.74B parameters, sequences of 4096, on 4 x A100-SXM4-80GB"
+    assert [line.split(".")[0].strip() for line in lines if line[:4].strip().rstrip(".").isdigit() and line[3] == "."] == ["1", "2"]
+    assert lines[-1].startswith("1. takes ")
+    assert "GPU compute" in lines[-1]
+
+
+def test_what_the_command_line_sets_stays(cli: Any) -> None:
+    _, out, _ = cli("plan", "model=gpt_1b3", "hardware=h200x2", "parallelism=zero2", "batch.micro_batch_size=4", "--json")
+    told = json.loads(out)
+    assert {word.partition("=")[0] for plan in told for word in plan["overrides"]} <= {
+        "offload",
+        "activation_checkpointing",
+        "parallelism.reduce_bucket_size",
+    }
+
+
+def test_refused_without_offload(cli: Any) -> None:
+    status, out, err = cli("plan", *ON_V100, "offload=none")
+    assert (status, out) == (1, "")
+    assert "error[ZC501]" in err
+    assert "V100-SXM2-32GB has 32 GiB" in err
+    assert "try: offload=optimizer" in err
+
+
+def test_slow_links_are_warned_about(cli: Any) -> None:
+    _, _, err = cli(
+        "plan", "model=gpt2_124m", "hardware=rtx4090_x2", "hardware.num_nodes=2", "hardware.network=tcp", "hardware.network_gbps=1.25"
+    )
+    assert err.count("warning[ZC512]") == 2
+    assert "through host memory" in err
+
+
+def test_without_dims_the_rule_is_said(cli: Any) -> None:
+    status, out, _ = cli("plan", "model=none", "hardware=a100x4", "model.num_parameters=7e9")
+    assert status == 0
+    assert out.startswith("no prediction: rule by size: 7B parameters")
+    assert "parallelism=zero3" in out
+
+
+def test_a_calibration_is_preferred(cli: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    base = ("plan", "model=gpt_1b3", "hardware=h200x2", "--json")
+    before = json.loads(cli(*base)[1])
+    file = tmp_path / "zerocfg" / "calibration-h200-sxm-141gb-x2.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"matmul_tflops": {"bf16": 300.0}}), encoding="utf-8")
+    after = json.loads(cli(*base)[1])
+    assert after[0]["tokens_per_s_per_gpu"] < 0.7 * before[0]["tokens_per_s_per_gpu"]
+    file.write_text("not json", encoding="utf-8")
+    assert json.loads(cli(*base)[1]) == before
+
+
+def test_measure_needs_the_script(cli: Any) -> None:
+    status, _, err = cli("plan", "model=gpt_1b3", "hardware=h200x2", "--measure", "1")
+    assert (status, "there is no such file" in err) == (2, True)
+
+
+def test_the_planners_words_replace_those_asked_for() -> None:
+    asked = ["model=a", "parallelism=auto", "+batch.micro_batch_size=auto"]
+    assert words(asked, ["parallelism=zero1", "batch.micro_batch_size=4"]) == ["model=a", "parallelism=zero1", "batch.micro_batch_size=4"]

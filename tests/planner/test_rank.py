@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.planner.conftest import Configure
+from zerocfg.compiler import compile_run
+from zerocfg.compose import compose
+from zerocfg.memory import estimate
+from zerocfg.planner.rank import micro_batches, search, with_micro_batch
+from zerocfg.planner.space import NONE, Axes, changed
+
+ON_V100 = ("model=llama2_13b", "hardware=v100x4", "batch.global_batch_size=64")
+
+
+def test_13b_on_four_v100_is_offered_with_offload(configure: Configure) -> None:
+    found = search(configure(*ON_V100), None, Axes(precision=True))
+    assert found.ranked
+    assert {(r.plan.zero.stage, r.plan.precision.dtype) for r in found.ranked} == {(3, "fp16")}
+    assert "none" not in {r.plan.offload.optimizer for r in found.ranked}
+    assert all("precision=fp16" in r.overrides for r in found.ranked)
+    assert all(r.plan.batch.global_batch_size == 64 for r in found.ranked)
+
+
+def test_without_offload_it_is_refused_with_the_numbers(configure: Configure) -> None:
+    found = search(configure(*ON_V100, "precision=fp16", "offload=none"), None, Axes(offload=False))
+    assert found.ranked == []
+    (problem,) = found.too_large
+    assert (problem.code, problem.path) == ("ZC501", "hardware.memory_bytes")
+    assert "V100-SXM2-32GB has 32 GiB" in problem.message
+    assert "optimizer states 24.2 GiB" in " ".join(problem.detail)
+    assert problem.hint == "offload=optimizer"
+
+
+def test_what_does_not_resolve_is_said_instead(configure: Configure) -> None:
+    found = search(configure("model=gpt_1b3", "hardware=a100x4", "batch.global_batch_size=7"), None, Axes())
+    assert (found.ranked, {p.code for p in found.problems}) == ([], {"ZC201"})
+
+
+TWO = [("model=llama2_7b", "hardware=a100x4"), ("model=gpt_1b3", "hardware=h200x2", "batch.global_batch_size=64")]
+
+
+@pytest.mark.parametrize("base", TWO)
+def test_what_is_offered_compiles_and_keeps_to_the_target(configure: Configure, base: tuple[str, ...]) -> None:
+    found = search(configure(*base), None, Axes())
+    speeds = [r.tokens_per_s_per_gpu for r in found.ranked]
+    assert len(speeds) > 5
+    assert [f"{s:.3g}" for s in speeds] == [f"{s:.3g}" for s in sorted(speeds, reverse=True)]
+    for ranked in found.ranked[:4]:
+        run = compile_run(compose([*base, *ranked.overrides]).container)
+        assert run.plan == ranked.plan
+        assert estimate(run.plan).within(run.plan.hardware.memory_target)
+
+
+def test_the_micro_batch_alone_is_the_largest_that_fits(configure: Configure) -> None:
+    axes = Axes(stage=False, offload=False, checkpointing=False, sizes=False)
+    (best,) = search(configure("model=gpt_1b3", "hardware=h200x2", "parallelism=zero1"), None, axes).ranked
+    size = best.plan.batch.micro_batch_size
+    target = best.plan.hardware.memory_target
+    assert estimate(best.plan).within(target)
+    assert not estimate(with_micro_batch(best.plan, size + 1)).within(target)
+
+
+def test_the_global_batch_stays(configure: Configure) -> None:
+    axes = Axes(stage=False, offload=False, checkpointing=False, sizes=False)
+    config = configure("model=gpt_1b3", "hardware=h200x2", "parallelism=zero1", "batch.global_batch_size=96")
+    (best,) = search(config, None, axes).ranked
+    assert tuple(micro_batches(config, best.plan, axes)) == (1, 2, 3, 4, 6, 8, 12, 16, 24, 48)
+    batch = best.plan.batch
+    assert batch.micro_batch_size * batch.gradient_accumulation_steps * 2 == batch.global_batch_size == 96
+    assert batch.micro_batch_size in (16, 24)
+
+
+def test_a_change_leaves_the_config_as_it_is(configure: Configure) -> None:
+    config = configure("model=gpt_1b3", "hardware=h200x2")
+    other = changed(config, {"parallelism.stage": 1, "offload.optimizer": NONE})
+    assert (config.parallelism.stage, other.parallelism.stage) == (3, 1)
+    assert other.model is config.model
+
+
+def test_sizes_are_changed_for_a_gain_only(configure: Configure) -> None:
+    kinds = [
+        (r.plan.zero.stage, r.plan.offload.optimizer, r.plan.offload.param, r.plan.activation_checkpointing.enabled)
+        for r in search(configure("model=gpt_1b3", "hardware=h200x2"), None, Axes()).ranked
+    ]
+    assert len(kinds) == len(set(kinds))
