@@ -91,7 +91,21 @@ def test_what_is_not_plain_is_left_to_typer(words: list[str]) -> None:
 
 def test_both_know_the_same_options() -> None:
     commands = typer.main.get_command(app.app).commands  # type: ignore[attr-defined]
-    assert set(quick.OPTIONS) | {"import", "diff", "schema", "init", "jobs", "launch", "memory", "plan", "profile", "calibrate"} == set(commands)
+    assert set(quick.OPTIONS) | {
+        "import",
+        "diff",
+        "schema",
+        "init",
+        "jobs",
+        "launch",
+        "memory",
+        "plan",
+        "profile",
+        "calibrate",
+        "doctor",
+        "topo",
+        "bench",
+    } == set(commands)
     for name, options in quick.OPTIONS.items():
         theirs = {option for parameter in commands[name].params for option in parameter.opts if option.startswith("--")}
         assert theirs - {"--help"} == set(options)

@@ -1,0 +1,117 @@
+"""zerocfg bench comm: what the collectives reach on this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from zerocfg.bench.collectives import OPS, size_text
+from zerocfg.bench.comm import check, judge, measure, rows
+from zerocfg.bench.curve import CommCurve, curve_file, write_curve
+from zerocfg.cli import output
+from zerocfg.cli.outcome import examine_overrides
+from zerocfg.diagnostics import Diagnostic, Severity, has_errors
+
+
+def comm_command(
+    overrides: Sequence[str],
+    *,
+    backend: str | None = None,
+    sizes: str | None = None,
+    ops: str | None = None,
+    out: str | None = None,
+    plot: str | None = None,
+    as_json: bool = False,
+    config_path: str | None = None,
+    config_name: str | None = None,
+) -> int:
+    """Measure, print a table, write the curves. Exit status 1 when the ranks fail or a result is wrong; slow is a warning.
+
+    as_json: {curves, rows, problems, files}. out: with several backends, each one's name goes before the suffix.
+    """
+    result = examine_overrides(overrides, config_path, config_name)
+    # the machine counts, not whether some model would train on it
+    errors = [found for found in result.diagnostics if found.severity is Severity.ERROR]
+    if result.run is None:
+        _report(errors, as_json)
+        return 1
+    backends = (backend or ("nccl" if result.run.plan.hardware.is_cuda else "gloo")).split(",")
+    chosen = ops.split(",") if ops is not None else list(OPS)
+    if wrong := list(check(result.run, backends, sizes, chosen)):
+        _report(wrong, as_json)
+        return 1
+    curves = measure(result.run, backends, sizes, chosen)
+    problems = [found for curve in curves for found in judge(curve, {**os.environ, **result.run.environment})]
+    files = [_file(curve, out, several=len(curves) > 1) for curve in curves]
+    for curve, file in zip(curves, files, strict=True):
+        write_curve(curve, file)
+    if plot is not None:
+        from zerocfg.cli.plots_machine import comm_plot
+
+        comm_plot(curves, Path(plot))
+    if as_json:
+        output.product_json(
+            {
+                "curves": [curve.as_dict() for curve in curves],
+                "rows": [row for curve in curves for row in rows(curve)],
+                "problems": [found.as_dict() for found in problems],
+                "files": [str(file) for file in files],
+            }
+        )
+    else:
+        output.product("\n".join(table(curves)))
+        output.report(problems)
+        for file in files:
+            output.say(f"written: {file}")
+    return 1 if has_errors(problems) else 0
+
+
+def _report(problems: Sequence[Diagnostic], as_json: bool) -> None:
+    if as_json:
+        output.product_json({"curves": [], "rows": [], "problems": [found.as_dict() for found in problems], "files": []})
+    else:
+        output.report(problems)
+
+
+def _file(curve: CommCurve, out: str | None, *, several: bool) -> Path:
+    if out is None:
+        return curve_file(curve.gpu, curve.world, curve.nodes, curve.backend)
+    path = Path(out)
+    return path.with_name(f"{path.stem}-{curve.backend}{path.suffix}") if several else path
+
+
+def table(curves: Sequence[CommCurve]) -> list[str]:
+    """A block a collective, backends beside each other."""
+    lines = []
+    for curve in curves:
+        rate = f", {curve.link} {curve.link_gbps:g} GB/s a direction" if curve.link_gbps else ""
+        where = f"{curve.world} x {curve.gpu}" if curve.gpu != "cpu" else f"{curve.world} processes on the CPU"
+        lines.append(f"{curve.backend}: {where}{rate}; {curve.version}")
+    by_key: dict[tuple[str, int], dict[str, dict[str, Any]]] = {}
+    for curve in curves:
+        for row in rows(curve):
+            by_key.setdefault((row["op"], row["bytes"]), {})[curve.backend] = row
+    for op in dict.fromkeys(op for op, _ in by_key):
+        head = [
+            f"{'us':>11} {'algbw':>8} {'busbw':>8} {'of link':>8}" if curve.link_gbps else f"{'us':>11} {'algbw':>8} {'busbw':>8}"
+            for curve in curves
+        ]
+        titles = [f"{curve.backend:>{len(part)}}" for curve, part in zip(curves, head, strict=True)]
+        lines += ["", f"{op:<16}" + " |".join(titles) if len(curves) > 1 else op, f"{'':<16}" + " |".join(head)]
+        for size in sorted(size for name, size in by_key if name == op):
+            found = by_key[op, size]
+            parts = [_cells(found.get(curve.backend), len(part)) for curve, part in zip(curves, head, strict=True)]
+            lines.append((f"{size_text(size):>15} " + " |".join(parts)).rstrip())
+    for curve in curves:
+        lines += [f"{curve.backend} has no {op}: {why}" for op, why in curve.missing.items()]
+    lines += ["", "algbw and busbw in GB/s, as nccl-tests define them"]
+    return lines
+
+
+def _cells(row: dict[str, Any] | None, width: int) -> str:
+    if row is None:
+        return " " * width
+    share = f" {row['share']:>8.0%}" if row["share"] is not None else ""
+    return f"{row['seconds'] * 1e6:>11.1f} {row['algbw_gbps']:>8.2f} {row['busbw_gbps']:>8.2f}{share}"
