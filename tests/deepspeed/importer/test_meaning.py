@@ -79,7 +79,9 @@ def test_importing_what_was_compiled_changes_nothing(hydra: corpus.Composer, sou
     once = examine(hydra.compose(compiled).container).run
     assert once is not None
     second = import_config(once.deepspeed, world_size=once.plan.topology.world_size)
-    assert [entry for entry in second.entries if entry.outcome == "refused" and entry.code not in ("ZC607", "ZC630", "ZC631", "ZC906")] == []
+    assert [
+        entry for entry in second.entries if entry.outcome == "refused" and entry.code not in ("ZC607", "ZC630", "ZC631", "ZC906")
+    ] == []
     again = examine(hydra.compose([*second.overrides, *corpus.hardware(once.plan.topology.world_size)]).container).run
     assert again is not None
     assert {**again.deepspeed} == {**once.deepspeed}
