@@ -27,16 +27,16 @@ print("out", json.dumps([sys.argv, os.environ["ZEROCFG_DS_CONFIG"], __name__, sy
 os.write(2, b"err\\n")
 got = []
 for number in (signal.SIGUSR1, signal.SIGTERM):
-    signal.signal(number, lambda number, frame: got.append(number))
+    signal.signal(number, lambda number, frame: got.append((int(number), os.getpgrp() == os.getppid())))
 (root / "ready").write_text(str(os.getpid()))
 if what == "exit": sys.exit(int(rest[0]))
 if what == "kill": os.kill(os.getpid(), int(rest[0]))
 if what == "os_exit": os._exit(0)
 if what == "count":
-    while signal.SIGTERM not in got: time.sleep(0.01)
-    print("got", [int(number) for number in got], flush=True)
+    while not got or got[-1][0] != signal.SIGTERM: time.sleep(0.01)
+    print("got", json.dumps(got), flush=True)
     sys.exit(int(rest[0]))
-if what == "sleep": time.sleep(60)
+if what == "sleep": time.sleep(600)
 """
 
 
@@ -102,7 +102,7 @@ def test_a_signal_reaches_the_script_once_and_one_that_was_told_to_end_has_not_f
     time.sleep(0.2)
     os.killpg(rank.process.pid, signal.SIGTERM)
     assert rank.process.wait(60) == 9
-    assert rank.log.splitlines()[-1] == f"got [{int(signal.SIGUSR1)}, {int(signal.SIGTERM)}]"
+    assert rank.log.splitlines()[-1] == f"got {json.dumps([[int(number), False] for number in (signal.SIGUSR1, signal.SIGTERM)])}"
     assert read_results(rank.paths) == {}
 
 
