@@ -106,8 +106,8 @@ class Pool:
         self._queue: IO[bytes] | None = None
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def take(self, count: int) -> Lease | None:
-        """`count` devices, or None: try again later; what was free stays held for this job until then."""
+    def take(self, count: int, *, keep: bool = True) -> Lease | None:
+        """`count` devices, or None: try again later. keep: what was free stays held for this job until then."""
         if count > len(self.devices):
             raise ValueError(f"{count} of {len(self.devices)} {self._kind}s")
         if self._queue is None:
@@ -118,6 +118,8 @@ class Pool:
             if index not in self._held and (files := self._lock_device(device)) is not None:
                 self._held[index] = files
         if len(self._held) < count:
+            if not keep:
+                self.give_up()
             return None
         chosen = self._closest(sorted(self._held), count)
         lease = Lease(

@@ -1,4 +1,4 @@
-"""All jobs of a launch on this machine: each waits for its devices in order, as many run side by side as fit."""
+"""All jobs of a launch on this machine: each waits for its devices, as many run side by side as fit."""
 
 from __future__ import annotations
 
@@ -70,6 +70,8 @@ class LocalQueue:
         self._program = program
         self._seal, self._options, self._pools, self._board, self._after_each = seal, options, pools, board, after_each
         self._running: list[LocalJob] = []
+        self._overtaken = 0
+        """How often a younger job was started before the oldest that waits."""
         self._waits_since: tuple[int, float] | None = None
         """Number of the job at the head that got no devices, and since when; told once."""
         self.stopped: set[int] = set()
@@ -104,12 +106,11 @@ class LocalQueue:
     def _start_what_fits(self) -> None:
         limit = self._options.max_parallel
         while self._waiting and (limit is None or len(self._running) < limit):
-            job = self._waiting[0]
-            lease = self._lease(job)
-            if lease is None:
-                self._tell_waiting(job)
-                return  # the oldest goes first: a wide job is not overtaken for ever
-            self._waiting.popleft()
+            found = self._next()
+            if found is None:
+                self._tell_waiting(self._waiting[0])
+                return
+            job, lease = found
             try:
                 started = LocalJob(job, self._seal(job), self._options, lease, self._program)
             except ConfigProblems as problems:  # taken by another run since it was checked
@@ -122,11 +123,35 @@ class LocalQueue:
             log.info("job %d: started, %s%s: %s", job.number, size_of(job), where, job.folder)
             self._board.add(started)
 
-    def _lease(self, job: PreparedJob) -> Lease | None:
-        gpus, cores = needed(job.run.resources if job.run else None, len(self._pools["core"].devices))
+    def _next(self) -> tuple[PreparedJob, Lease] | None:
+        """The oldest job that fits what is free. The oldest of all is overtaken once a device at most; then what comes free is kept
+        for it, so that a wide job is not starved by narrow ones."""
+        head = self._waiting[0]
+        tried: set[tuple[int, int]] = set()
+        if self._overtaken < max(len(pool.devices) for pool in self._pools.values()):
+            for job in self._waiting:
+                size = self._size(job)
+                if size in tried:
+                    continue
+                tried.add(size)
+                if (lease := self._lease(size, keep=False)) is not None:
+                    self._overtaken = 0 if job is head else self._overtaken + 1
+                    self._waiting.remove(job)
+                    return job, lease
+        lease = self._lease(self._size(head), keep=True)
+        if lease is None:
+            return None
+        self._overtaken = 0
+        return self._waiting.popleft(), lease
+
+    def _size(self, job: PreparedJob) -> tuple[int, int]:
+        return needed(job.run.resources if job.run else None, len(self._pools["core"].devices))
+
+    def _lease(self, size: tuple[int, int], *, keep: bool) -> Lease | None:
+        gpus, cores = size
         if gpus:
-            return self._pools["gpu"].take(gpus)
-        lease = self._pools["core"].take(cores)
+            return self._pools["gpu"].take(gpus, keep=keep)
+        lease = self._pools["core"].take(cores, keep=keep)
         if lease is not None:
             lease.devices = ()  # cores are counted, not bound: torch and the kernel place the threads
         return lease
@@ -138,7 +163,7 @@ class LocalQueue:
             self._waits_since = (job.number, now)
         elif not self._running and self._waits_since[1] and now - self._waits_since[1] > _TELL_SECONDS:
             self._waits_since = (job.number, 0.0)
-            gpus, cores = needed(job.run.resources if job.run else None, len(self._pools["core"].devices))
+            gpus, cores = self._size(job)
             log.info("job %d waits for %s: other runs of yours use them", job.number, f"{gpus} GPUs" if gpus else f"{cores} cores")
 
     def _take_in_what_ended(self) -> None:
