@@ -19,8 +19,8 @@ from zerocfg.compiler import examine
 from zerocfg.confsource import conf_dir
 from zerocfg.diagnostics import Severity
 from zerocfg.facts import Detected, ModelFacts
-from zerocfg.planner import decide
 from zerocfg.gpus import gpu_facts
+from zerocfg.planner import decide
 from zerocfg.schema import FREE, GROUPS, SECTIONS
 from zerocfg.schema.load import load
 from zerocfg.schema.types import DType, OffloadDevice

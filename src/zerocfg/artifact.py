@@ -40,7 +40,8 @@ class CompiledRun:
     resources: Resources
     plan: Plan
     provenance: Mapping[str, Entry]
-    """Emitted path -> entry: deepspeed leaves by their JSON path, others as torchrun.NAME, environment.NAME, resources.NAME, container.NAME."""
+    """Emitted path -> entry: deepspeed leaves by their JSON path, others as torchrun.NAME, environment.NAME, resources.NAME,
+    container.NAME."""
     container: tuple[str, ...] = ()
     """Words of a shell that put the ranks into a container, its interpreter last; empty: on the machine itself."""
     container_setup: tuple[str, ...] = ()

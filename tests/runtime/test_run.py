@@ -54,20 +54,20 @@ def test_in_a_rank(tmp_path: Path, container: Callable[..., dict[str, Any]], mon
 def test_an_app_without_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEROCFG_RUN_DIR", str(tmp_path))
     ((code, message),) = codes(zerocfg.current_run)
-    assert code == "ZC720"
+    assert code == "ZC780"
     assert str(tmp_path) in message
 
 
 def test_nowhere() -> None:
     ((code, message),) = codes(zerocfg.current_run)
-    assert code == "ZC720"
+    assert code == "ZC780"
     assert "not started by zerocfg" in message
 
 
 def test_torchrun_without_zerocfg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     ((code, message),) = codes(zerocfg.current_run)
-    assert code == "ZC720"
+    assert code == "ZC780"
     assert "each would compose a config of its own" in message
 
 
@@ -76,8 +76,8 @@ def test_every_difference_of_the_engine_is_told(cpu_run: MakeRun) -> None:
     compare(wanted, dict(wanted))
     found = codes(lambda: compare(wanted, {**wanted, "zero_optimization.stage": 0, "train_batch_size": 4}))
     assert found == [
-        ("ZC721", "train_batch_size: the plan says 8, the engine has 4"),
-        ("ZC721", "zero_optimization.stage: the plan says 3, the engine has 0"),
+        ("ZC781", "train_batch_size: the plan says 8, the engine has 4"),
+        ("ZC781", "zero_optimization.stage: the plan says 3, the engine has 0"),
     ]
     assert wanted == {
         "zero_optimization.stage": 3,

@@ -142,7 +142,7 @@ def test_unused_micro_batches_are_an_error(cpu_run: MakeRun) -> None:
             for _ in step:
                 break
 
-    assert code_of(train) == "ZC723"
+    assert code_of(train) == "ZC783"
 
 
 def test_data_that_ends_is_an_error(cpu_run: MakeRun) -> None:
@@ -154,5 +154,5 @@ def test_data_that_ends_is_an_error(cpu_run: MakeRun) -> None:
             for _ in step:
                 step.record(torch.tensor(1.0))
 
-    assert code_of(lambda: train(once())) == "ZC724"
-    assert code_of(lambda: train([])) == "ZC724"
+    assert code_of(lambda: train(once())) == "ZC784"
+    assert code_of(lambda: train([])) == "ZC784"

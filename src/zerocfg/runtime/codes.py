@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 CODES: dict[str, str] = {
-    "ZC720": "current_run() where there is no run: not started by zerocfg, or several ranks without it.",
-    "ZC721": "The engine's effective values differ from the plan.",
-    "ZC722": "Not nccl on cuda, or cuda without a GPU that torch can use.",
-    "ZC723": "The training loop left micro batches of a step unused.",
-    "ZC724": "The data gives no batches.",
+    "ZC780": "current_run() where there is no run: not started by zerocfg, or several ranks without it.",
+    "ZC781": "The engine's effective values differ from the plan.",
+    "ZC782": "Not nccl on cuda, or cuda without a GPU that torch can use.",
+    "ZC783": "The training loop left micro batches of a step unused.",
+    "ZC784": "The data gives no batches.",
     "ZC770": "checkpoint.resume leads to no whole checkpoint, or a rank cannot read it.",
     "ZC771": "A checkpoint that cannot be resumed with this config.",
     "ZC772": "A checkpoint is converted to another number of ranks or stage before it is resumed.",

@@ -20,7 +20,7 @@ def current_run() -> Run:
 
     In a rank that zerocfg started (also by compiled/launch.sh): its part of that run. With hydra.mode=RUN, inside an
     @hydra.main function: a run of one process, compiled here for one rank (hardware.num_nodes=1, gpus_per_node=1), so that
-    a debugger can follow; the global batch is kept, by accumulation. Anywhere else: ConfigProblems (ZC720).
+    a debugger can follow; the global batch is kept, by accumulation. Anywhere else: ConfigProblems (ZC780).
     """
     if not _current:
         _current.append(_of_rank(os.environ) if RUN_DIR in os.environ else _of_hydra_job())
@@ -33,7 +33,7 @@ def _of_rank(environ: Mapping[str, str]) -> Run:
         raise ConfigProblems(
             [
                 Diagnostic(
-                    code="ZC720",
+                    code="ZC780",
                     message=f"this app composes none of zerocfg's groups, so that there is no compiled run in {root}",
                     hint="add `- zerocfg` to the defaults list of the app's primary config",
                 )
@@ -86,7 +86,7 @@ def _compile_for_one() -> CompiledRun:
 
 def _nowhere(why: str) -> Diagnostic:
     return Diagnostic(
-        code="ZC720",
+        code="ZC780",
         message=f"there is no current run: {why}",
         hint="python SCRIPT overrides (the launcher starts the ranks); hydra.mode=RUN for one process",
     )

@@ -101,7 +101,7 @@ def _is_stateful(batches: Any) -> bool:
 
 def _nothing() -> Diagnostic:
     return Diagnostic(
-        code="ZC724",
+        code="ZC784",
         path="train.data",
         message="the data gives no (more) batches",
         hint="a DataLoader or a list can be read again; a generator cannot",

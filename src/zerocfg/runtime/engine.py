@@ -24,7 +24,7 @@ _SHM_OP = "deepspeed_shm_comm"
 
 
 def start(run: Run) -> None:
-    """Join the process group with the plan's backend. Raises ConfigProblems (ZC722) when that is not what came out."""
+    """Join the process group with the plan's backend. Raises ConfigProblems (ZC782) when that is not what came out."""
     import torch
 
     if torch.distributed.is_initialized() and run.engine is not None:
@@ -48,7 +48,7 @@ def start(run: Run) -> None:
         raise ConfigProblems(
             [
                 Diagnostic(
-                    code="ZC722",
+                    code="ZC782",
                     path="hardware.accelerator",
                     message=f"the process group runs on {actual}, the plan says {backend}",
                     hint="let run.build or run.initialize start the process group, before other code does",
@@ -181,10 +181,10 @@ def effective(engine: Any) -> dict[str, object]:
 
 
 def compare(plan: dict[str, object], engine: dict[str, object]) -> None:
-    """Raises ConfigProblems with a ZC721 for each value of the plan that the engine does not have."""
+    """Raises ConfigProblems with a ZC781 for each value of the plan that the engine does not have."""
     problems = [
         Diagnostic(
-            code="ZC721",
+            code="ZC781",
             path=f"deepspeed.{name}" if " " not in name else "",
             message=f"{name}: the plan says {wanted}, the engine has {engine.get(name)}",
             hint="run.initialize(model) with the compiled config as it is; or set the value in its config group",
@@ -231,7 +231,7 @@ def seed_everything(seed: int) -> None:
 def _no_gpu(run: Run, torch: Any) -> Diagnostic:
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return Diagnostic(
-        code="ZC722",
+        code="ZC782",
         path="hardware.accelerator",
         message=f"rank {run.rank} is for GPU {run.local_rank} of its machine, and torch sees {found}",
         detail=(f"torch {torch.__version__}, built for CUDA {torch.version.cuda}",),

@@ -98,7 +98,7 @@ class Run:
         """deepspeed.initialize with the compiled JSON. Returns the engine (its `optimizer` and `lr_scheduler` are attributes).
 
         Where checkpoint.resume leads to a checkpoint, its state is loaded. kwargs: for deepspeed.initialize (optimizer,
-        model_parameters, ...). Raises ConfigProblems: ZC721 when what the engine does differs from the plan, ZC770 to ZC776 when a
+        model_parameters, ...). Raises ConfigProblems: ZC781 when what the engine does differs from the plan, ZC770 to ZC776 when a
         checkpoint cannot be resumed.
         """
         from zerocfg.runtime.engine import initialize

@@ -51,7 +51,7 @@ class Step:
 
 
 def steps(run: Run, batches: Iterable[Any], engine: Any) -> Iterator[Step]:
-    """Codes: ZC723 unused micro batches, ZC724 an iterable without batches; those of saving and resuming.
+    """Codes: ZC783 unused micro batches, ZC784 an iterable without batches; those of saving and resuming.
 
     Raises Preempted, at the end of a step, when the run was asked to stop and has saved.
     """
@@ -75,7 +75,7 @@ def steps(run: Run, batches: Iterable[Any], engine: Any) -> Iterator[Step]:
 
 def _unused(step: Step, size: int) -> Diagnostic:
     return Diagnostic(
-        code="ZC723",
+        code="ZC783",
         path="batch.gradient_accumulation_steps",
         message=f"step {step.number} used {step.used} of its {size} micro batches",
         detail=("the optimizer steps after the last of them only",),
