@@ -135,22 +135,24 @@ class Saver:
 
     def _give_up(self, draft: _Draft, texts: list[str]) -> None:
         """All ranks."""
+        free = self._agreement.texts(self._free() if self._run.rank == 0 else "")[0]
         if self._run.rank == 0:
             shutil.rmtree(draft.path, ignore_errors=True)
-        problem = self._diagnose(draft.step, texts)
+        problem = self._diagnose(draft.step, texts, free)
         if self._plan.on_error == "stop":
             raise ConfigProblems([problem])
         if self._run.rank == 0:
             log.warning("%s", problem.render())
 
-    def _diagnose(self, step: int, texts: list[str]) -> Diagnostic:
+    def _free(self) -> str:
+        try:
+            return f"{human_bytes(shutil.disk_usage(self._own).free)} were free in {self._own}"
+        except OSError as problem:
+            return f"{self._own}: {problem.strerror or problem}"
+
+    def _diagnose(self, step: int, texts: list[str], free: str) -> Diagnostic:
         failed = [f"rank {rank}: {text}" for rank, text in enumerate(texts) if text]
         more = f" (and {len(failed) - 4} more ranks)" if len(failed) > 4 else ""
-        free = ""
-        try:
-            free = f"{human_bytes(shutil.disk_usage(self._own).free)} free in {self._own}"
-        except OSError:
-            free = f"{self._own} cannot be looked at"
         kept = f"whole: the checkpoint of step {self.newest.step}, {self.newest.path}" if self.newest else "there is no earlier checkpoint"
         return Diagnostic(
             code="ZC774",

@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+_BUFFER_BYTES = 2**20
+
 
 class Writer:
     """Stands in for DeepSpeed's checkpoint engine during one save_checkpoint.
@@ -97,23 +99,24 @@ def copy_nvme(engine: Any, draft: Path, rank: int) -> None:
 
 
 class _File:
-    """A file for torch.save. After the first failure it takes all that comes, so that closing the archive hides nothing."""
+    """A file for torch.save, which closes its archive after a failure too and then says something else of it."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
-        self._broken = False
+        self.problem: OSError | None = None
+        """The first; what is written after it goes nowhere."""
 
     def write(self, data: Any) -> int:
-        if self._broken:
-            return len(data)
-        try:
-            return int(self._file.write(data))
-        except BaseException:
-            self._broken = True
-            raise
+        if self.problem is None:
+            try:
+                return int(self._file.write(data))
+            except OSError as problem:
+                self.problem = problem
+                raise
+        return len(data)
 
     def flush(self) -> None:
-        if not self._broken:
+        if self.problem is None:
             self._file.flush()
 
 
@@ -128,9 +131,15 @@ def _fill(data: memoryview, file: Any) -> None:
 
 
 def _write_file(path: str, fill: Callable[[Any], Any]) -> None:
-    with open(path, "wb") as file:
-        fill(_File(file))
-        file.flush()
+    with open(path, "wb", buffering=_BUFFER_BYTES) as file:
+        target = _File(file)
+        try:
+            fill(target)
+            target.flush()
+        except Exception:
+            if target.problem is not None:
+                raise target.problem from None
+            raise
         os.fsync(file.fileno())
 
 

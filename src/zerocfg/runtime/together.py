@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import time
 from collections.abc import Callable
@@ -28,7 +29,8 @@ def rank_0_does(rank: int, work: Callable[[], T]) -> T:
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return work()
     store: Any = dist.distributed_c10d._get_default_store()
-    key = f"zerocfg/rank_0/{number}"
+    # a store may outlive a restart
+    key = f"zerocfg/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/rank_0/{number}"
     if rank == 0:
         try:
             result = work()

@@ -20,22 +20,23 @@ from zerocfg.schema.types import Accelerator
 BOARD = HardwareConfig(accelerator=Accelerator.cuda, gpus_per_node=4, memory_bytes=1, compute_capability="8.0", cpus_per_node=48)
 FOUR = resolve_hardware(BOARD, None).value
 TIMEOUTS = {"DEEPSPEED_TIMEOUT": "10", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "45"}
+RECORDER = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}
 
 
 @pytest.mark.parametrize(
     ("hardware", "config", "tf32", "expected"),
     [
-        ({}, {}, False, {"OMP_NUM_THREADS": "12", **TIMEOUTS}),
+        ({}, {}, False, {"OMP_NUM_THREADS": "12", **TIMEOUTS, **RECORDER}),
         (
             {},
             {"timeout_minutes": 30.0},
             True,
-            {"OMP_NUM_THREADS": "12", **TIMEOUTS, "DEEPSPEED_TIMEOUT": "30", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"},
+            {"OMP_NUM_THREADS": "12", **TIMEOUTS, **RECORDER, "DEEPSPEED_TIMEOUT": "30", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"},
         ),
-        ({"p2p": False}, {}, False, {"OMP_NUM_THREADS": "12", **TIMEOUTS, "NCCL_P2P_DISABLE": "1"}),
-        ({"p2p": False, "gpus_per_node": 1}, {}, False, {"OMP_NUM_THREADS": "48", **TIMEOUTS}),
+        ({"p2p": False}, {}, False, {"OMP_NUM_THREADS": "12", **TIMEOUTS, **RECORDER, "NCCL_P2P_DISABLE": "1"}),
+        ({"p2p": False, "gpus_per_node": 1}, {}, False, {"OMP_NUM_THREADS": "48", **TIMEOUTS, **RECORDER}),
         # one node needs no network
-        ({"network": "tcp"}, {}, False, {"OMP_NUM_THREADS": "12", **TIMEOUTS}),
+        ({"network": "tcp"}, {}, False, {"OMP_NUM_THREADS": "12", **TIMEOUTS, **RECORDER}),
         (
             {"network": "tcp", "num_nodes": 2, "network_interface": "eth0"},
             {"nccl_debug": "INFO"},
@@ -43,13 +44,14 @@ TIMEOUTS = {"DEEPSPEED_TIMEOUT": "10", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "45"}
             {
                 "OMP_NUM_THREADS": "12",
                 **TIMEOUTS,
+                **RECORDER,
                 "NCCL_IB_DISABLE": "1",
                 "NCCL_DEBUG": "INFO",
                 "NCCL_SOCKET_IFNAME": "eth0",
                 "GLOO_SOCKET_IFNAME": "eth0",
             },
         ),
-        ({"network": "infiniband", "num_nodes": 2}, {}, False, {"OMP_NUM_THREADS": "12", **TIMEOUTS}),
+        ({"network": "infiniband", "num_nodes": 2}, {}, False, {"OMP_NUM_THREADS": "12", **TIMEOUTS, **RECORDER}),
         (
             {"accelerator": "cpu", "p2p": False, "network_interface": "lo"},
             {},
@@ -90,6 +92,15 @@ error[ZC224] communication.nccl_debug=info has no effect on cpu: NCCL is not use
 def test_problems(accelerator: str, config: dict[str, Any], report: str) -> None:
     resolved = _resolve(replace(FOUR, accelerator=accelerator), CommunicationConfig(**config), False)
     assert "\n".join(problem.render() for problem in resolved.problems) == report
+
+
+def test_a_restart_finds_no_addresses_of_ranks_that_are_gone() -> None:
+    topology = resolve_topology(ParallelismConfig(), FOUR, None).value
+    precision = resolve_precision(PrecisionConfig(), 1).value
+    restarts = resolve_torchrun(TorchrunConfig(max_restarts=2), FOUR).value
+    made = resolve_communication(CommunicationConfig(), FOUR, topology, precision, restarts)
+    assert made.value.environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
+    assert made.reasons["environment.TORCH_DISABLE_SHARE_RDZV_TCP_STORE"].config_path == "torchrun.max_restarts"
 
 
 def _resolve(hardware: HardwareFacts, config: CommunicationConfig, tf32: bool) -> Any:

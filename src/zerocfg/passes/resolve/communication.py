@@ -12,6 +12,8 @@ from zerocfg.resolved import Resolved
 from zerocfg.schema.run import CommunicationConfig
 
 _PASS = "resolve.communication"
+_FLIGHT_RECORDER = {"TORCH_NCCL_TRACE_BUFFER_SIZE": 2000, "TORCH_NCCL_DUMP_ON_TIMEOUT": 1}
+"""Names of torch since 2.3, which newer ones still read; where the dump goes, the rank says: its folder is not known yet."""
 _NCCL_DEBUG = ("VERSION", "WARN", "INFO", "TRACE")
 
 
@@ -28,7 +30,12 @@ def resolve_communication(
     put("DEEPSPEED_TIMEOUT", int(config.timeout_minutes), "minutes that a collective may take", "communication.timeout_minutes")
     # the option --shutdown-timeout is younger than the torch releases that zerocfg runs on
     put("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", torchrun.shutdown_timeout, "seconds from SIGTERM to SIGKILL", "torchrun.shutdown_timeout")
+    if torchrun.max_restarts:
+        # torch 2.13 keeps one store over all restarts (dynamic_rendezvous.py:1207), with the addresses of ranks that are gone
+        put("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", 1, "a restart gets a store of its own", "torchrun.max_restarts")
     if hardware.is_cuda:
+        for name, value in _FLIGHT_RECORDER.items():
+            put(name, value, "after a timeout each rank leaves its last collectives in the job's folder", "communication.timeout_minutes")
         if precision.tf32:
             put("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", 1, "fp32 products on TF32 tensor cores", "precision.tf32")
         if not hardware.p2p and hardware.gpus_per_node > 1:
