@@ -124,7 +124,10 @@ def launch_folder() -> Path:
 def _locked(own: Path) -> list[Any]:
     import filelock
 
-    own.mkdir(parents=True, exist_ok=True)
+    try:
+        own.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise ConfigProblems([_no_folder(own, problem)]) from None
     lock = filelock.FileLock(own / ".lock")
     try:
         lock.acquire(timeout=0)
@@ -143,6 +146,15 @@ def _locked(own: Path) -> list[Any]:
         log.warning("no lock on %s: %s", own, problem)
         return []
     return [lock]
+
+
+def _no_folder(own: Path, problem: OSError) -> Diagnostic:
+    return Diagnostic(
+        code="ZC774",
+        path="checkpoint.directory",
+        message=f"checkpoint.directory: {own} cannot be made: {problem.strerror or problem}",
+        hint="checkpoint.directory=checkpoints, below the job's folder; or a folder that you may write on all nodes",
+    )
 
 
 def _rank_state(run: Run, path: Path, checkpoint: files.Checkpoint) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from zerocfg.diagnostics import Diagnostic, Severity
+from zerocfg.facts import ModelFacts
 from zerocfg.plan import Plan
 from zerocfg.runtime.checkpoint_files import Checkpoint
 
@@ -59,6 +60,7 @@ def fit(checkpoint: Checkpoint, plan: Plan) -> Fit:
     """Codes: ZC771 it cannot be resumed with this config, ZC772 it is converted first (note), ZC773 values differ that the losses
     depend on (warning), ZC778 the run is at its end already (note)."""
     saved, now = _values(checkpoint.plan), _values(asdict(plan))
+    _compare_sub_groups(saved, now, plan.model or _facts(checkpoint.plan["model"]))
     problems = [*_refusals(checkpoint, saved, now)]
     differences = tuple(f"{name} {saved[name]} -> {now[name]}" for name in _LAYOUT if saved[name] != now[name])
     if now["zero.stage"] == 0 and saved["zero.stage"] == 0:
@@ -76,10 +78,29 @@ def _values(plan: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(fields, Mapping):
             flat |= {f"{section}.{name}": _plain(value) for name, value in fields.items()}
     flat["topology.num_nodes x nproc_per_node"] = flat["topology.num_nodes"] * flat["topology.nproc_per_node"]
-    flat["model"] = _plain({k: v for k, v in plan["model"].items() if k not in ("name", "sequence_length")}) if plan["model"] else None
-    if flat["zero.stage"] != 3:
-        flat["zero.sub_group_size"] = 0
+    flat["model"] = _weights(plan["model"]) if plan["model"] else None
     return flat
+
+
+def _weights(model: Mapping[str, Any]) -> dict[str, Any]:
+    """The dims that weights depend on."""
+    without = {"name"} if model["positions"] == "learned" else {"name", "sequence_length"}
+    return {name: value for name, value in model.items() if name not in without}
+
+
+def _facts(model: Mapping[str, Any] | None) -> ModelFacts | None:
+    try:
+        return ModelFacts(**model) if model else None
+    except TypeError:  # of another release
+        return None
+
+
+def _compare_sub_groups(saved: dict[str, Any], now: dict[str, Any], model: ModelFacts | None) -> None:
+    """Sizes count between two runs at stage 3, and there only where they cut the model: one group is one group."""
+    name = "zero.sub_group_size"
+    least = min(saved[name], now[name])
+    if (saved["zero.stage"], now["zero.stage"]) != (3, 3) or (model is not None and least >= model.num_parameters):
+        saved[name] = now[name] = 0
 
 
 def _plain(value: Any) -> Any:

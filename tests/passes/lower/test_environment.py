@@ -12,7 +12,13 @@ from zerocfg.plan import Plan
 from zerocfg.provenance import Reason
 
 Resolve = Callable[[dict[str, Any]], tuple[Plan, Mapping[str, Reason]]]
-DECIDED = {"OMP_NUM_THREADS": "8", "DEEPSPEED_TIMEOUT": "10", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "30"}
+DECIDED = {
+    "OMP_NUM_THREADS": "8",
+    "DEEPSPEED_TIMEOUT": "10",
+    "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "30",
+    "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+}
 
 
 @pytest.mark.parametrize(
