@@ -54,6 +54,7 @@ def test_dims_and_origins_of_a_file(folder: Path, path: str) -> None:
         "norm": "rmsnorm",
         "positions": "rotary",
         "bias": False,
+        "num_parameters": None,
     }
     origins = composed.origins
     assert origins.of("model.hidden_size") == "models/my llama/config.json:5"

@@ -11,7 +11,7 @@ import pytest
 from zerocfg.compiler import compile_run
 from zerocfg.diagnostics import Severity
 from zerocfg.facts import Detected, DetectedGpu
-from zerocfg.launch.preflight import check_folders, check_machine, check_nesting, same_gpu
+from zerocfg.launch.preflight import check_container, check_folders, check_machine, check_nesting, same_gpu
 from zerocfg.plan import Plan
 
 Make = Callable[..., dict[str, Any]]
@@ -109,3 +109,23 @@ def test_folders() -> None:
     assert (same.code, "jobs 0, 2" in same.message) == ("ZC705", True)
     (tag,) = check_folders([Path("/x/run_%j")])
     assert tag.code == "ZC708"
+
+
+@pytest.mark.parametrize(
+    ("kind", "present", "codes"),
+    [
+        ("docker", {"docker"}, []),
+        ("docker", set(), ["ZC745"]),
+        ("apptainer", {"docker"}, ["ZC745"]),
+        ("pyxis", {"srun"}, ["ZC744"]),
+    ],
+)
+def test_what_starts_a_container(plan: Callable[..., Plan], kind: str, present: set[str], codes: list[str]) -> None:
+    made = plan(container__kind=kind, container__image="image")
+    problems = list(check_container(made, lambda name: f"/usr/bin/{name}" if name in present else None))
+    assert [problem.code for problem in problems] == codes
+    assert all(problem.hint for problem in problems)
+
+
+def test_without_a_container_no_program_is_looked_for(plan: Callable[..., Plan]) -> None:
+    assert list(check_container(plan(), lambda name: None)) == []

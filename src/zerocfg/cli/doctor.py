@@ -9,6 +9,7 @@ from zerocfg.cli import output
 from zerocfg.diagnostics import has_errors
 from zerocfg.doctor import Finding, Needs, Status, diagnose, worst
 from zerocfg.doctor.machine import LocalMachine, Machine
+from zerocfg.hidden import hide_override
 
 if TYPE_CHECKING:
     from zerocfg.cli.outcome import Result
@@ -38,7 +39,7 @@ def doctor_command(
     problems = result.diagnostics if result is not None else []
     findings = diagnose(machine, needs_of(result, overrides))
     status = Status.FAIL if has_errors(problems) else worst(findings)
-    title = " ".join(overrides) or ("the config" if result is not None else "")
+    title = " ".join(map(hide_override, overrides)) or ("the config" if result is not None else "")
     if as_json:
         output.product_json(
             {

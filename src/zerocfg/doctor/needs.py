@@ -47,9 +47,10 @@ class Needs:
 
     @property
     def container(self) -> str:
-        return self.plan.container.kind if self.plan is not None else "none"
+        """What the ranks will be put into; none where this runs among them already."""
+        return self.plan.container.kind if self.plan is not None and not self.start else "none"
 
     @property
     def inside(self) -> bool:
-        """The ranks run on the machine itself, with the software that is looked at."""
-        return self.container == "none"
+        """The ranks run where this runs, with the software that is looked at."""
+        return self.container == "none" or self.start

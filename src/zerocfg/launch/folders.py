@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,6 +82,7 @@ def fill(job: PreparedJob, paths: JobPaths, payload: bytes, program: Sequence[st
     kept = [f"{path.name} -> {moved.name}" for path in earlier if path.stem.count(".") == 0 and (moved := set_aside(path))]
     for stale in paths.results.glob("result_*.pkl"):
         stale.unlink()
+    shutil.rmtree(paths.preflight, ignore_errors=True)
     _save_hydra(job)
     if job.run is not None:
         write_compiled(job.run, paths.root / COMPILED, program=program, python=python)

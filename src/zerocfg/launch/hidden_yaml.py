@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from zerocfg.hidden import ENVIRONMENTS, hide_override, hide_values, is_secret
 
@@ -29,24 +27,16 @@ def hidden_yaml(node: Any, secrets: dict[str, str]) -> str:
     names made of them, left out."""
     if not secrets:
         return OmegaConf.to_yaml(node)
-    node = copy.deepcopy(node)
-    OmegaConf.set_readonly(node, None)
-    _hide(node, (), secrets)
-    return OmegaConf.to_yaml(node)
+    plain = OmegaConf.to_container(node, resolve=False, enum_to_str=True)
+    return OmegaConf.to_yaml(OmegaConf.create(_hidden(plain, (), secrets)))
 
 
-def _hide(node: Any, path: tuple[str, ...], secrets: dict[str, str]) -> None:
-    if not isinstance(node, (DictConfig, ListConfig)) or node._is_none() or node._is_missing() or node._is_interpolation():
-        return
-    keys: Iterable[Any] = list(node.keys()) if isinstance(node, DictConfig) else range(len(node))
-    for key in keys:
-        child: Any = node._get_node(key)
-        if isinstance(child, (DictConfig, ListConfig)):
-            child._metadata.flags = {**(child._metadata.flags or {}), "readonly": False}
-            _hide(child, (*path, str(key)), secrets)
-        elif child is not None and isinstance(text := child._value(), (str, int, float)) and not isinstance(text, bool):
-            name = str(key)
-            if ".".join(path) in ENVIRONMENTS and name in secrets and not child._is_interpolation():
-                child._set_value(f"${{oc.env:{name}}}")
-            elif isinstance(text, str) and (clean := hide_values(hide_override(text), secrets.values())) != text:
-                child._set_value(clean)
+def _hidden(node: Any, path: tuple[str, ...], secrets: dict[str, str]) -> Any:
+    if isinstance(node, dict):
+        return {key: _hidden(value, (*path, str(key)), secrets) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_hidden(value, path, secrets) for value in node]
+    *above, name = path or ("",)
+    if ".".join(above) in ENVIRONMENTS and name in secrets and str(node) == secrets[name]:
+        return f"${{oc.env:{name}}}"
+    return hide_values(hide_override(node), secrets.values()) if isinstance(node, str) else node

@@ -18,6 +18,7 @@ from hydra.core.utils import JobReturn
 from zerocfg.diagnostics import render_report
 from zerocfg.emit import COMPILED, LAUNCH, is_secret
 from zerocfg.launch.executors import submit_local
+from zerocfg.launch.fitness import preflight_command, write_preflight
 from zerocfg.launch.folders import claimed, fill
 from zerocfg.launch.job import NodeJob, NodeOutcome
 from zerocfg.launch.options import LocalOptions
@@ -67,9 +68,15 @@ class LocalJob:
         try:
             self._stack.enter_context(claimed(job.folder))
             report_kept(job, fill(job, self.paths, payload, program, python))
+            command: tuple[str, ...] = (python, "-u", *program)
+            if job.run is not None:
+                command = ("/bin/sh", str(script_of(job)))
+                if options.preflight:
+                    write_preflight(job.run, self.paths, python)
+                    command = preflight_command(python, command)
             node = NodeJob(
                 folder=str(job.folder),
-                command=("/bin/sh", str(script_of(job))) if job.run is not None else (python, "-u", *program),
+                command=command,
                 cwd=os.getcwd(),
                 environment=lease.environment,
                 launcher=ProcessId.own(),

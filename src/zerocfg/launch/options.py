@@ -26,6 +26,8 @@ class LocalOptions:
     """A point of a sweep that does not compile: fail starts nothing, skip lists it and leaves it out (its objective is NaN)."""
     retry_failed: bool = False
     """On a rerun of the same hydra.sweep.dir, take over the jobs that finished with the same overrides, and run the others."""
+    preflight: bool = False
+    """Before each job: zerocfg doctor on the node, and some seconds of matrix products and all-reduces on all ranks."""
 
 
 @dataclass

@@ -8,6 +8,7 @@ from pathlib import Path
 INNER = ".zerocfg"
 """What the launcher keeps for itself: the payload, results, submitit's files."""
 PAYLOAD = f"{INNER}/payload.pkl"
+PREFLIGHT = f"{INNER}/preflight"
 JOB_TOKEN = "ZEROCFG_JOB_TOKEN"
 """Environment of every process of a launched job: an id of its own. Absent when launch.sh is run by hand."""
 
@@ -25,6 +26,16 @@ class JobPaths:
     @property
     def payload(self) -> Path:
         return self.root / PAYLOAD
+
+    @property
+    def preflight(self) -> Path:
+        """What the ranks of a preflight found, a file each."""
+        return self.root / PREFLIGHT
+
+    @property
+    def preflight_report(self) -> Path:
+        """Why a preflight let nothing start; absent where it did not."""
+        return self.preflight / "report.txt"
 
     @property
     def results(self) -> Path:

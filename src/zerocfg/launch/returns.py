@@ -15,6 +15,7 @@ from yaml import YAMLError
 
 from zerocfg.diagnostics import Diagnostic, Severity
 from zerocfg.errors import Preempted, ZerocfgError
+from zerocfg.hidden import hide_override
 from zerocfg.launch.hydra_state import changes_directory, hydra_part, task_config
 from zerocfg.launch.job import NodeOutcome
 from zerocfg.launch.paths import JobPaths
@@ -88,7 +89,8 @@ def earlier_return(job: PreparedJob) -> JobReturn | None:
     """Of a job that finished in an earlier launch of the same sweep, with the same overrides; None when it has to run."""
     saved = job.folder / str(job.config.hydra.output_subdir or "") / "overrides.yaml"
     try:
-        same = list(OmegaConf.load(saved)) == list(job.config.hydra.overrides.task)
+        # saved without the values of secrets
+        same = list(OmegaConf.load(saved)) == [hide_override(str(word)) for word in job.config.hydra.overrides.task]
     except (OSError, ValueError, YAMLError):
         return None
     if not same:
@@ -133,6 +135,8 @@ def _failure(
         return JobFailed(f"job {job.number} was stopped: {stopped}\n  folder: {paths.root}")
     if not isinstance(outcome, NodeOutcome):
         return JobFailed(f"{title}: it ended without an outcome\n  folder: {paths.root}", outcome)
+    if paths.preflight_report.is_file():
+        return JobFailed(f"{title} its preflight, nothing was trained", paths.preflight_report.read_text(encoding="utf-8").rstrip())
     names = ", ".join(map(str, silent))
     how = f"ended by signal {-outcome.returncode}" if outcome.returncode < 0 else f"exit status {outcome.returncode}"
     summary = f"{title}: {how}; no word from rank {names}: killed (out of memory?), or it never started\n  log: {paths.starter_log}"
