@@ -105,7 +105,7 @@ error[ZC110] hardware=a100x44: hardware has no option a100x44
   decided by: command line: hardware=a100x44
   try: hardware=a100x4 or hardware=v100x4 or hardware=a10_x4
 error[ZC110] parallelism=zero9x: parallelism has no option zero9x
-  options: ddp, zero1, zero2, zero3, zeropp
+  options: auto, ddp, zero1, zero2, zero3, zeropp
   decided by: command line: parallelism=zero9x
   try: parallelism=zero3 or parallelism=zero2 or parallelism=zero1
 error[ZC111] optimizer.lrr does not exist
