@@ -92,7 +92,7 @@ def _load_rest(engine: Any, folder: Path) -> None:
     for name, value in engine.module.named_buffers():
         if name in rest:
             value.data.copy_(rest[name])
-    frozen = [(name, weight) for name, weight in engine.module.named_parameters() if name in rest]
+    frozen = [(name, weight) for name, weight in engine.module.named_parameters() if name in rest and not weight.requires_grad]
     if not frozen:
         return
     with deepspeed.zero.GatheredParameters([weight for _, weight in frozen], modifier_rank=0), torch.no_grad():
@@ -144,7 +144,10 @@ def _for_both_families(source: Path, target: Path) -> None:
     rest: dict[str, Any] = {}
     for path in firsts:
         state = torch.load(path, map_location="cpu", weights_only=False)
-        rest |= {name: state["module"][name] for name in state.get("buffer_names") or () if name in (state["module"] or {})}
+        module = state["module"] or {}
+        # stages 1 and 2 have all weights there, and stage 1 has the frozen ones nowhere else; stage 3 has buffers alone
+        trained = {name for group in state.get("param_shapes") or () for name in group}
+        rest |= {name: value for name, value in module.items() if name not in trained and torch.is_tensor(value) and value.numel()}
         light = {name: value for name, value in state.items() if name not in ("module", "optimizer", "frozen_param_fragments")}
         model_parallel = path.name.partition("mp_rank_")[2]
         for name in (f"mp_rank_{model_parallel}", f"zero_pp_rank_0_mp_rank_{model_parallel}"):

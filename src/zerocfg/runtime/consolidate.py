@@ -17,6 +17,8 @@ from zerocfg.units import human_bytes, human_count
 
 SAFETENSORS, TORCH = "model.safetensors", "pytorch_model.bin"
 RECORD = "zerocfg_weights.json"
+_MODEL = "mp_rank_00_model_states.pt"
+"""The model's own state at stages 0 to 2."""
 
 
 def consolidate(checkpoint: files.Checkpoint, out: Path, *, dtype: str = "fp32", safetensors: bool = True) -> str:
@@ -60,6 +62,7 @@ def _weights(checkpoint: files.Checkpoint) -> dict[str, Any]:
     """Name -> whole tensor on the CPU: fp32 for what the optimizer holds."""
     if checkpoint.plan["zero"]["stage"] == 0:
         return _of_stage_0(checkpoint)
+    import torch
     from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 
     try:
@@ -67,6 +70,10 @@ def _weights(checkpoint: files.Checkpoint) -> dict[str, Any]:
             state = get_fp32_state_dict_from_zero_checkpoint(str(checkpoint.path.parent), tag=checkpoint.path.name)
     except Exception as problem:
         raise ConfigProblems([_unreadable(checkpoint, f"{type(problem).__name__}: {problem}".splitlines()[0])]) from problem
+    if checkpoint.plan["zero"]["stage"] < 3:
+        # zero_to_fp32 leaves out stage 1's frozen weights, which only the model's own state has
+        saved = torch.load(checkpoint.path / _MODEL, map_location="cpu", weights_only=False, mmap=True)["module"]
+        state |= {name: value.float() if value.is_floating_point() else value for name, value in saved.items() if name not in state}
     return {name: value.contiguous() for name, value in state.items()}
 
 
@@ -74,8 +81,7 @@ def _of_stage_0(checkpoint: files.Checkpoint) -> dict[str, Any]:
     """Every rank holds everything, in the model's dtype; in 16 bits the optimizer's wrapper holds the fp32 copies."""
     import torch
 
-    path = checkpoint.path / "mp_rank_00_model_states.pt"
-    saved = torch.load(path, map_location="cpu", weights_only=False)
+    saved = torch.load(checkpoint.path / _MODEL, map_location="cpu", weights_only=False)
     weights: dict[str, Any] = {name: value.clone() for name, value in saved["module"].items()}
     groups = torch.load(checkpoint.path / rank_file(0), map_location="cpu", weights_only=False).get("masters", [])
     masters = _masters_of_stage_0(saved, groups)

@@ -1,0 +1,225 @@
+"""Started by test_resume.py under torchrun: small trainings on real DeepSpeed engines, one after another in the same processes.
+
+resume_ranks.py ROOT SCENARIO...
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from zerocfg.compiler import compile_run
+from zerocfg.emit import COMPILED, read_compiled, write_compiled
+from zerocfg.errors import Preempted
+from zerocfg.runtime.checkpoint_files import locate
+from zerocfg.runtime.consolidate import consolidate
+from zerocfg.runtime.run import Run
+
+warnings.filterwarnings("ignore")
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+ROOT = Path(sys.argv[1])
+
+
+def make_run(folder: Path, changes: dict[str, Any]) -> Run:
+    container: dict[str, Any] = {
+        "hardware": {"accelerator": "cpu", "gpus_per_node": WORLD, "memory_bytes": 2**33, "host_memory_bytes": 2**35},
+        "precision": {"dtype": "fp32"},
+        "batch": {"global_batch_size": 8},
+        "train": {"log_every": 1},
+        "optimizer": {"lr": 1e-2},
+        "scheduler": {"type": "WarmupLR", "warmup_num_steps": 10},
+    }
+    for path, value in changes.items():
+        section, _, key = path.partition(".")
+        container.setdefault(section, {})[key] = value
+    compiled = compile_run(container)
+    if RANK == 0:
+        write_compiled(compiled, folder / COMPILED)
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()
+    while not (folder / COMPILED / "launch.sh").exists():
+        pass
+    return Run(read_compiled(folder / COMPILED), output_dir=folder, rank=RANK, local_rank=RANK, world_size=WORLD)
+
+
+class Model(nn.Module):
+    """With all that a checkpoint may forget: dropout, a buffer, a frozen and a tied weight."""
+
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.a, self.frozen = nn.Linear(16, 64), nn.Linear(16, 64).requires_grad_(False)
+        self.dropout, self.b, self.c = nn.Dropout(dropout), nn.Linear(64, 64), nn.Linear(64, 1)
+        self.tied = nn.Linear(64, 64)
+        self.tied.weight = self.b.weight
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x: Any, y: Any) -> Any:
+        self.calls += 1
+        x, y = x.to(self.a.bias.dtype), y.to(self.a.bias.dtype)
+        hidden = self.dropout(torch.relu(self.a(x) + self.frozen(x)))
+        return ((self.c(torch.relu(self.tied(torch.relu(self.b(hidden))))) - y) ** 2).mean()
+
+
+class GlobalBatches:
+    """The same global batch however it is split; knows nothing of where a run begins."""
+
+    def __init__(self, run: Run, size: int) -> None:
+        self.batch, self.rank, self.size = run.plan.batch, run.data_parallel_rank, size
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for step in range(1000):
+            order = torch.randperm(self.size, generator=torch.Generator().manual_seed(step))[:8].tolist()
+            micro = self.batch.micro_batch_size
+            for first in range(self.rank * micro, 8, self.batch.data_parallel_size * micro):
+                yield order[first : first + micro]
+
+
+def data() -> Dataset[Any]:
+    x = torch.randn(50, 16, generator=torch.Generator().manual_seed(3))
+    return TensorDataset(x, x.sum(1, keepdim=True))
+
+
+def train(run: Run, *, stop_after: int = 0, dropout: float = 0.1, shuffle: bool = True) -> Any:
+    model = run.build(Model, dropout)
+    if shuffle:
+        engine = run.initialize(model)
+    else:
+        trained = [weight for weight in model.parameters() if weight.requires_grad]
+        matrices = {id(module.weight) for module in (model.a, model.b, model.c)}
+        groups = [[w for w in trained if id(w) in matrices], [w for w in trained if id(w) not in matrices]]
+        # settings that differ by group are part of the state
+        settings = [{"params": group, "weight_decay": decay} for group, decay in zip(groups, (2.0, 0.0), strict=True)]
+        engine = run.initialize(model, model_parameters=settings)
+    if shuffle:
+        loader = DataLoader(data(), batch_size=run.plan.batch.micro_batch_size, shuffle=True, drop_last=True)
+    else:
+        loader = DataLoader(data(), batch_sampler=GlobalBatches(run, 50))  # type: ignore[arg-type]
+    for step in run.steps(loader):
+        for inputs, targets in step:
+            loss = engine(inputs, targets)
+            engine.backward(loss)
+            engine.step()
+            step.record(loss)
+        if step.number == stop_after and RANK == WORLD - 1:  # one rank hears of it
+            os.kill(os.getpid(), signal.SIGUSR2)
+    return engine
+
+
+def whole_weights(engine: Any) -> dict[str, Any]:
+    """Of the live model, on rank 0; in fp32 where the optimizer keeps that."""
+    import deepspeed
+    from deepspeed.utils import safe_get_full_fp32_param
+
+    found = {}
+    for name, weight in engine.module.named_parameters(remove_duplicate=False):
+        precise = safe_get_full_fp32_param(weight) if engine.zero_optimization() and weight.requires_grad else None
+        with deepspeed.zero.GatheredParameters([weight]):
+            found[name] = (precise if precise is not None else weight).detach().clone()
+    return found | {name: value.clone() for name, value in engine.module.named_buffers()}
+
+
+def check_weights(engine: Any, folder: Path) -> None:
+    """Consolidated weights are the live model's, bit for bit, and load into a plain model."""
+    live = whole_weights(engine)
+    if RANK != 0:
+        return
+    from safetensors.torch import load_file
+
+    checkpoint = locate(str(folder), Path.cwd())
+    for dtype, safetensors in (("fp32", True), ("bf16", False)):
+        consolidate(checkpoint, folder / dtype, dtype=dtype, safetensors=safetensors)
+    whole = load_file(folder / "fp32/model.safetensors")
+    assert set(whole) == set(live), set(whole) ^ set(live)
+    for name, value in live.items():
+        assert torch.equal(whole[name], value), name
+    Model(0.0).load_state_dict(whole)
+    short = torch.load(folder / "bf16/pytorch_model.bin")
+    assert all(torch.equal(short[name], value.bfloat16()) for name, value in live.items())
+
+
+def exact(stage: int) -> None:
+    """60 steps straight, and 30 steps, SIGUSR2, and the rest."""
+    common = {"parallelism.stage": stage, "train.steps": 60}
+    train(make_run(ROOT / f"straight{stage}", common))
+    folder = ROOT / f"resumed{stage}"
+    saving = {**common, "checkpoint.enabled": True, "checkpoint.every_steps": 20, "checkpoint.keep_last": 1}
+    try:
+        train(make_run(folder, saving), stop_after=30)
+        raise AssertionError("it did not stop")
+    except Preempted as end:
+        assert end.signal == "SIGUSR2"
+        (folder / f"stopped_{RANK}").write_text(str(end.step))
+    check_weights(train(make_run(folder, saving)), folder)
+
+
+def half_precision() -> None:
+    """bf16 at stages 0 and 2: the fp32 copies that the optimizer holds are part of the state."""
+    for stage in (0, 2):
+        common = {"parallelism.stage": stage, "precision.dtype": "bf16", "train.steps": 12}
+        train(make_run(ROOT / f"straight_bf16_{stage}", common))
+        folder = ROOT / f"resumed_bf16_{stage}"
+        saving = {**common, "checkpoint.every_steps": 7, "checkpoint.keep_last": 1}
+        try:
+            train(make_run(folder, saving), stop_after=7)
+            raise AssertionError("it did not stop")
+        except Preempted:
+            pass
+        engine = train(make_run(folder, saving))
+        if RANK == 0:
+            from safetensors.torch import load_file
+
+            consolidate(locate(str(folder), Path.cwd()), folder / "weights")
+            whole = load_file(folder / "weights/model.safetensors")
+            weights = dict(engine.module.named_parameters())
+            assert all(torch.equal(whole[name].bfloat16(), weight) for name, weight in weights.items())
+            # the precise ones, which bf16 cannot hold
+            assert all((whole[name] != weight.float()).any() for name, weight in weights.items() if weight.requires_grad)
+
+
+SAVED = {"train.steps": 20, "checkpoint.every_steps": 10, "checkpoint.keep_last": 0}
+
+
+def save(stage: int) -> None:
+    """On this many ranks, without dropout, the same global batches on any number of ranks."""
+    train(make_run(ROOT / f"saved{stage}_{WORLD}", {**SAVED, "parallelism.stage": stage}), dropout=0.0, shuffle=False)
+
+
+def resume_elsewhere(source: str, stage: int, **changes: Any) -> None:
+    folder = ROOT / f"{source}_to_{stage}_{WORLD}"
+    begin = ROOT / source / "checkpoints/global_step10"
+    run = make_run(folder, {**SAVED, "parallelism.stage": stage, "checkpoint.resume": str(begin), **changes})
+    engine = train(run, dropout=0.0, shuffle=False)
+    if RANK == 0:
+        # one a forward pass of a rank: the buffer came along
+        (folder / "calls").write_text(str(int(engine.module.calls.item())))
+
+
+SCENARIOS = {
+    **{f"exact{stage}": (exact, (stage,)) for stage in range(4)},
+    "half_precision": (half_precision, ()),
+    "save3": (save, (3,)),
+    "save1": (save, (1,)),
+    "3_to_2": (resume_elsewhere, ("saved3_4", 2)),
+    "3_to_1": (resume_elsewhere, ("saved3_4", 1)),
+}
+
+if __name__ == "__main__":
+    for name in sys.argv[2:]:
+        if name == "1_to_3":
+            # several sub-groups, each with a step count of its own
+            resume_elsewhere("saved1_4", 3, **{"parallelism.sub_group_size": 1000})
+        else:
+            scenario, arguments = SCENARIOS[name]
+            scenario(*arguments)  # type: ignore[operator]
+    if RANK == 0:
+        (ROOT / f"done_{WORLD}").write_text(json.dumps(sys.argv[2:]))
