@@ -1,12 +1,20 @@
 from __future__ import annotations
 
 import copy
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 GIB = 2**30
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_reaches_children() -> None:
+    """A shell starts its background jobs with SIGINT ignored, and so would be all that the tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
