@@ -164,7 +164,9 @@ def test_every_emitted_leaf_and_no_other_has_a_source(asked: Asked) -> None:
     emitted += [f"torchrun.{argument[2:].partition('=')[0]}" for argument in run.torchrun]
     emitted += [f"environment.{name}" for name in run.environment]
     emitted += [f"resources.{name}" for name in run.as_dict()["resources"]]
-    assert list(run.provenance) == emitted
+    words = [path for path in run.provenance if path.startswith("container.")]
+    assert list(run.provenance) == [*emitted, *words]
+    assert bool(words) == bool(run.container)
     assert {path: entry.value for path, entry in run.provenance.items() if path in dict(flatten(run.deepspeed))} == dict(
         flatten(run.deepspeed)
     )
