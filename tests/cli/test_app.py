@@ -36,7 +36,7 @@ def test_wrong_usage_is_status_2(cli: Any, words: list[str]) -> None:
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("command", ["compile", "check", "explain", "import", "diff", "schema", "init", "jobs"])
+@pytest.mark.parametrize("command", ["compile", "check", "explain", "import", "diff", "schema", "init", "jobs", "consolidate"])
 def test_help_of_each_command(cli: Any, command: str) -> None:
     status, out, err = cli(command, "--help")
     assert (status, err) == (0, "")
@@ -105,6 +105,7 @@ def test_both_know_the_same_options() -> None:
         "doctor",
         "topo",
         "bench",
+        "consolidate",
     } == set(commands)
     for name, options in quick.OPTIONS.items():
         theirs = {option for parameter in commands[name].params for option in parameter.opts if option.startswith("--")}

@@ -1,4 +1,4 @@
-"""Real DeepSpeed engines on two and four CPU ranks: a resumed run equals the uninterrupted one, also on another number of ranks or stage."""
+"""Real DeepSpeed engines on CPU: a resumed run equals the uninterrupted one, also on another number of ranks or at another stage."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_to_the_last_digit(root: Path, stage: int) -> None:
     # both ranks stopped after the same step
     stopped = {(resumed / f"stopped_{rank}").read_text() for rank in (0, 1)}
     assert len(stopped) == 1
-    assert int(stopped.pop()) in (30, 31)
+    assert stopped.pop() in ("SIGUSR2 30", "SIGUSR2 31")
     whole, damaged = survey(resumed / "checkpoints")
     assert ([c.step for c in whole], damaged) == ([60], [])
     summary = json.loads((resumed / "summary.json").read_text())

@@ -229,10 +229,11 @@ def _init(directory: Annotated[str, typer.Argument(metavar="DIR", help="Folder o
     raise typer.Exit(init_command(directory, force=force))
 
 
-from zerocfg.cli import app_machine, app_planner  # noqa: E402 - their commands use the types above
+from zerocfg.cli import app_machine, app_planner, app_runs  # noqa: E402 - their commands use the types above
 
 app_machine.add_to(app)
 app_planner.add_to(app)
+app_runs.add_to(app)
 
 
 def run(words: Sequence[str]) -> int:

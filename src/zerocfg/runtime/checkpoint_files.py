@@ -123,24 +123,25 @@ def _step(path: Path) -> int:
     return int(path.name.removeprefix("global_step"))
 
 
-def locate(text: str, base: Path) -> Checkpoint:
+def locate(text: str, base: Path, *, key: str = "checkpoint.resume") -> Checkpoint:
     """The checkpoint that a path names: its folder, a folder of checkpoints, or a job's folder; of several, the newest whole one.
 
-    base: of relative paths. Raises ConfigProblems (ZC770).
+    base: of relative paths. key: where the path was written; empty: an argument. Raises ConfigProblems (ZC770).
     """
     path = Path(os.path.abspath(base / Path(text).expanduser()))
     if (path / MANIFEST).exists() or _TAG.fullmatch(path.name):
         found = read(path)
         if isinstance(found, Checkpoint):
             return found
-        raise ConfigProblems([_none(text, [f"{path}: {found}"])])
+        raise ConfigProblems([_none(text, [f"{path}: {found}"], key)])
     reasons: list[str] = []
     for place in (path, *_places_of_job(path)):
         whole, damaged = survey(place)
         if whole:
             return whole[-1]
         reasons += damaged
-    raise ConfigProblems([_none(text, reasons or [f"{path} is {'a folder without checkpoints' if path.is_dir() else 'not a folder'}"])])
+    nothing = f"{path} is {'a folder without checkpoints' if path.is_dir() else 'not a folder'}"
+    raise ConfigProblems([_none(text, reasons or [nothing], key)])
 
 
 def _places_of_job(job: Path) -> list[Path]:
@@ -152,13 +153,13 @@ def _places_of_job(job: Path) -> list[Path]:
     return places
 
 
-def _none(text: str, reasons: list[str]) -> Diagnostic:
+def _none(text: str, reasons: list[str], key: str) -> Diagnostic:
     return Diagnostic(
         code="ZC770",
-        path="checkpoint.resume",
-        message=f"checkpoint.resume={text}: there is no whole checkpoint",
+        path=key,
+        message=f"{key}{'=' if key else ''}{text}: there is no whole checkpoint",
         detail=tuple(reasons),
-        hint="a folder global_step<N>, a folder of them, a job's folder; or checkpoint.resume=auto",
+        hint="a folder global_step<N>, a folder of them, a job's folder" + (f"; or {key}=auto" if key else ""),
     )
 
 

@@ -82,10 +82,12 @@ def _of_stage_0(checkpoint: files.Checkpoint) -> dict[str, Any]:
     import torch
 
     saved = torch.load(checkpoint.path / _MODEL, map_location="cpu", weights_only=False)
-    weights: dict[str, Any] = {name: value.clone() for name, value in saved["module"].items()}
+    weights: dict[str, Any] = saved["module"]
     groups = torch.load(checkpoint.path / rank_file(0), map_location="cpu", weights_only=False).get("masters", [])
     masters = _masters_of_stage_0(saved, groups)
-    return {name: masters.get(name, value).contiguous() for name, value in weights.items()}
+    # tied weights share their memory in the file too, and the optimizer knows them by one name
+    by_memory = {weights[name].data_ptr(): copy for name, copy in masters.items()}
+    return {name: by_memory.get(value.data_ptr(), value).clone() for name, value in weights.items()}
 
 
 def _masters_of_stage_0(saved: dict[str, Any], groups: list[list[tuple[str, tuple[int, ...]]]]) -> dict[str, Any]:

@@ -1,0 +1,49 @@
+"""zerocfg consolidate: one file of whole weights out of a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from zerocfg.cli import output
+from zerocfg.diagnostics import ConfigProblems, Diagnostic
+from zerocfg.runtime.checkpoint_files import Checkpoint, locate, read, survey
+
+DTYPES = ("fp32", "bf16")
+
+
+def consolidate_command(run: str, *, tag: str | None = None, out: str | None = None, dtype: str = "fp32", safetensors: bool = True) -> int:
+    """Write the weights of the newest whole checkpoint of `run`, or of `tag`, to `out` (default: RUN/weights).
+
+    run: a job's folder, a folder of checkpoints, or one checkpoint. The line about it goes to stdout.
+    """
+    try:
+        if dtype not in DTYPES:
+            raise ConfigProblems([Diagnostic(code="ZC183", message=f"--dtype {dtype} is not {' or '.join(DTYPES)}", hint="--dtype bf16")])
+        checkpoint = _chosen(run, tag)
+        from zerocfg.runtime.consolidate import consolidate
+
+        target = Path(out) if out is not None else _beside(Path(run), checkpoint)
+        output.product(consolidate(checkpoint, target, dtype=dtype, safetensors=safetensors))
+    except ConfigProblems as problems:
+        output.report(problems.diagnostics)
+        return 1
+    return 0
+
+
+def _chosen(run: str, tag: str | None) -> Checkpoint:
+    newest = locate(run, Path.cwd(), key="")
+    if tag is None or newest.path.name == tag:
+        return newest
+    found = read(newest.path.parent / tag)
+    if isinstance(found, Checkpoint):
+        return found
+    whole, _ = survey(newest.path.parent)
+    there = ", ".join(checkpoint.path.name for checkpoint in whole)
+    raise ConfigProblems(
+        [Diagnostic(code="ZC183", message=f"--tag {tag}: {found}", detail=(f"whole: {there}",), hint=f"--tag {newest.path.name}")]
+    )
+
+
+def _beside(run: Path, checkpoint: Checkpoint) -> Path:
+    """In the job's folder where that was named, else beside the checkpoints."""
+    return (run if checkpoint.path.parent.parent == run.resolve() else checkpoint.path.parent) / "weights"
