@@ -28,7 +28,9 @@ def resolve_container(config: ContainerConfig, hardware: HardwareFacts, folders:
     problems = [*_problems(config)]
     kind = config.kind
     if kind is ContainerKind.none:
-        return Resolved(_none(), reasons | dict.fromkeys(("mounts", "shm_size"), asked("container.kind")), problems)
+        return Resolved(
+            _none(), reasons | dict.fromkeys(("mounts", "shm_size", "gpus", "host_network", "rdma"), asked("container.kind")), problems
+        )
     mounts = [mount for text in config.mounts if (mount := _mount(text)) is not None]
     named = {mount.target for mount in mounts}
     for path, folder in folders:
