@@ -95,7 +95,7 @@ def test_one_folder_a_job(sweep: tuple[Path, subprocess.CompletedProcess[str]]) 
     """No rank makes a folder or file of its own beside rank_<r>.log."""
     home, _ = sweep
     assert sorted(p.name for p in home.iterdir()) == ["conf", "runs"]
-    assert sorted(p.name for p in (home / "runs").iterdir()) == ["0", "1", "multirun.yaml"]
+    assert sorted(p.name for p in (home / "runs").iterdir()) == ["0", "1", "multirun.yaml", "results.csv"]
     names = sorted(p.name for p in (home / "runs/0").iterdir() if not p.name.startswith("events.out.tfevents"))
     expected = [".hydra", ".zerocfg", "compiled", "corpus.bin", "corpus.lock", "metrics.jsonl", "rank_0.log", "rank_1.log"]
     assert names == [*expected, "summary.json", "torchrun", "train.log"]
