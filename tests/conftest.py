@@ -6,8 +6,20 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hydra.core.singleton import Singleton
+from hydra.version import VersionBase
 
 GIB = 2**30
+
+
+@pytest.fixture
+def no_version_base() -> Iterator[None]:
+    """As in a fresh process: Hydra's suite wants the defaults of before 1.2, and other tests set a version base."""
+    before = Singleton._instances.pop(VersionBase, None)
+    yield
+    Singleton._instances.pop(VersionBase, None)
+    if before is not None:
+        Singleton._instances[VersionBase] = before
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hydra.core.plugins import Plugins
-from hydra.core.singleton import Singleton
 from hydra.plugins.launcher import Launcher
 from hydra.test_utils.launcher_common_tests import BatchedSweeperTestSuite, IntegrationTestSuite, LauncherTestSuite
-from hydra.version import VersionBase
 
 from hydra_plugins.zerocfg_launcher import ZerocfgLocalLauncher
 
 # Hydra's own test app has configs that current OmegaConf warns about; forked helpers inherit pytest's threads.
-pytestmark = pytest.mark.filterwarnings("default")
-
-
-@pytest.fixture(autouse=True)
-def no_version_base() -> Iterator[None]:
-    """As in a fresh process: Hydra's suite wants the defaults of before 1.2, and other tests set a version base."""
-    before = Singleton._instances.pop(VersionBase, None)
-    yield
-    Singleton._instances.pop(VersionBase, None)
-    if before is not None:
-        Singleton._instances[VersionBase] = before
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("no_version_base")]
 
 
 def test_is_found() -> None:

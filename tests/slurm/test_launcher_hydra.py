@@ -10,7 +10,12 @@ from hydra.test_utils.launcher_common_tests import BatchedSweeperTestSuite, Inte
 from hydra_plugins.zerocfg_launcher.slurm import ZerocfgSlurmLauncher
 
 # Hydra's own test app has configs that current OmegaConf warns about
-pytestmark = [pytest.mark.slurm, pytest.mark.integration, pytest.mark.filterwarnings("default"), pytest.mark.usefixtures("slurm")]
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.integration,
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.usefixtures("slurm", "no_version_base"),
+]
 FAST = ["hydra.launcher.poll_seconds=0.2"]
 
 
