@@ -1,6 +1,7 @@
-"""Several engines one after the other in the same processes: what plan_quality.py and zero3_speed.py time.
+"""Several engines one after the other in the same processes: what plan_quality.py and zero3_speed.py time, memory_accuracy.py weighs.
 
-A task is plain data: model (dims), dtype, stage, checkpointing, micro, accumulation, deepspeed (the JSON) or fsdp2, leaf.
+A task is plain data: model (dims), dtype, stage, checkpointing, micro, accumulation, deepspeed (the JSON) or fsdp2, leaf, and
+measure: "speed" or "memory".
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zerocfg.artifact import CompiledRun
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "src")]
 WARM_UP, TIMED = 3, 5
+"""Optimizer steps of a speed."""
+WEIGHED = 3
+"""Optimizer steps of a memory: moments are made in the first, stage 3 prefetches from the second on."""
 
 
 def task_of(overrides: Sequence[str], **more: Any) -> dict[str, Any]:
@@ -29,7 +36,12 @@ def task_of(overrides: Sequence[str], **more: Any) -> dict[str, Any]:
     from zerocfg.compose import compose
     from zerocfg.planner import decide
 
-    run = compile_run(compose(list(overrides), config_path=str(ROOT / "conf"), config_name="zerocfg").container, decide=decide)
+    return task_of_run(
+        compile_run(compose(list(overrides), config_path=str(ROOT / "conf"), config_name="zerocfg").container, decide=decide), **more
+    )
+
+
+def task_of_run(run: CompiledRun, **more: Any) -> dict[str, Any]:
     plan = run.plan
     assert plan.model is not None
     return {
@@ -42,12 +54,13 @@ def task_of(overrides: Sequence[str], **more: Any) -> dict[str, Any]:
         "checkpointing": plan.activation_checkpointing.enabled,
         "micro": plan.batch.micro_batch_size,
         "accumulation": plan.batch.gradient_accumulation_steps,
+        "measure": "speed",
         **more,
     }
 
 
 def run_all(tasks: Sequence[Mapping[str, Any]], gpus: int, timeout: float) -> list[dict[str, Any]]:
-    """One torchrun for all tasks. Each result: tokens_per_s_per_gpu, allocated, seconds (all of it), or problem."""
+    """One torchrun for all tasks. Each result: what its measure returns and seconds (all of it), or problem."""
     with tempfile.TemporaryDirectory() as folder:
         given, out = Path(folder, "tasks.json"), Path(folder, "out.jsonl")
         given.write_text(json.dumps(list(tasks)), encoding="utf-8")
@@ -88,7 +101,7 @@ def rank(tasks_file: str, out_file: str) -> None:
     for task in json.loads(Path(tasks_file).read_text(encoding="utf-8")):
         begun = time.perf_counter()
         try:
-            result = timed(task, device)
+            result = MEASURES[task["measure"]](task, device)
         except Exception as error:  # the next plan may do
             result = {"problem": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300]}
         result["seconds"] = time.perf_counter() - begun
@@ -113,15 +126,9 @@ def timed(task: Mapping[str, Any], device: Any) -> dict[str, Any]:
     """Train for a few steps. All of the engine is dropped with this frame."""
     import torch
 
-    step = fsdp2(task, device) if task.get("fsdp2") else deepspeed_engine(task, device)
-    generator = torch.Generator().manual_seed(torch.distributed.get_rank())
-    shape = (task["micro"], task["model"]["sequence_length"])
-
-    def batch() -> tuple[Any, Any]:
-        tokens = torch.randint(task["model"]["vocab_size"], shape, generator=generator).to(device)
-        return tokens, tokens
-
-    batches = [batch() for _ in range(2)]
+    step = fsdp2(task, device) if task.get("fsdp2") else stepper(task, deepspeed_engine(task, device))
+    next_batch = batches_of(task, device)
+    batches = [next_batch() for _ in range(2)]
 
     def wait() -> None:
         if device.type == "cuda":
@@ -139,6 +146,63 @@ def timed(task: Mapping[str, Any], device: Any) -> dict[str, Any]:
     tokens = task["micro"] * task["accumulation"] * task["model"]["sequence_length"]
     memory = torch.cuda.max_memory_allocated() if device.type == "cuda" else 0
     return {"tokens_per_s_per_gpu": tokens / took, "seconds_per_step": took, "allocated": memory, "loss": float(loss)}
+
+
+def weighed(task: Mapping[str, Any], device: Any) -> dict[str, Any]:
+    """Bytes of the rank that took most: allocated, reserved, their phases; outside: of the card besides torch's allocator."""
+    import torch
+
+    before = torch.cuda.memory_allocated()
+    phases: dict[str, int] = {}
+    reserved = 0
+
+    def mark(phase: str) -> None:
+        nonlocal reserved
+        reserved = max(reserved, torch.cuda.max_memory_reserved())
+        phases[phase] = max(phases.get(phase, 0), torch.cuda.max_memory_allocated())
+        torch.cuda.reset_peak_memory_stats()
+
+    engine = deepspeed_engine(task, device)
+    mark("init")
+    reserved = 0  # what loading took is given back by the allocator when it is short
+    next_batch = batches_of(task, device)
+    for _ in range(WEIGHED * task["accumulation"]):
+        loss = engine(*next_batch())
+        mark("forward")
+        engine.backward(loss)
+        mark("backward")
+        engine.step()
+        mark("step")
+    torch.cuda.synchronize()
+    free, total = torch.cuda.mem_get_info()
+    own = {
+        "allocated": max(phases.values()),
+        "reserved": reserved,
+        "outside": total - free - torch.cuda.memory_reserved(),
+        "phases": phases,
+        "resident": torch.cuda.memory_allocated(),
+        "before": before,
+    }
+    everyone: list[Any] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(everyone, own)
+    found: dict[str, Any] = max(everyone, key=lambda r: r["allocated"])
+    return found
+
+
+MEASURES: dict[str, Callable[[Mapping[str, Any], Any], dict[str, Any]]] = {"speed": timed, "memory": weighed}
+
+
+def batches_of(task: Mapping[str, Any], device: Any) -> Callable[[], tuple[Any, Any]]:
+    import torch
+
+    generator = torch.Generator().manual_seed(torch.distributed.get_rank())
+    shape = (task["micro"], task["model"]["sequence_length"])
+
+    def batch() -> tuple[Any, Any]:
+        tokens, targets = (torch.randint(task["model"]["vocab_size"], shape, generator=generator).to(device) for _ in range(2))
+        return tokens, targets
+
+    return batch
 
 
 def example() -> Any:
@@ -187,8 +251,10 @@ def deepspeed_engine(task: Mapping[str, Any], device: Any) -> Any:
         model = build(task, device, dtype, checkpoint)
     if task["checkpointing"]:
         deepspeed.checkpointing.configure(None, deepspeed_config=config)
-    engine, *_ = deepspeed.initialize(model=model, config=config, model_parameters=list(model.parameters()))
+    return deepspeed.initialize(model=model, config=config, model_parameters=list(model.parameters()))[0]
 
+
+def stepper(task: Mapping[str, Any], engine: Any) -> Callable[[Sequence[tuple[Any, Any]]], Any]:
     def step(batches: Sequence[tuple[Any, Any]]) -> Any:
         for number in range(task["accumulation"]):
             loss = engine(*batches[number % len(batches)])
@@ -196,7 +262,6 @@ def deepspeed_engine(task: Mapping[str, Any], device: Any) -> Any:
             engine.step()
         return loss.detach()
 
-    step.engine = engine  # type: ignore[attr-defined]
     return step
 
 
