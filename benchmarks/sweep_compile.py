@@ -23,10 +23,10 @@ from omegaconf import DictConfig
 from zerocfg.compiler import examine
 from zerocfg.compose.plain import to_plain
 from zerocfg.compose.sweep import SweepComposer, SweepJob, plain_groups
-from zerocfg.compose.sweep_nodes import same
 from zerocfg.confsource import conf_dir
 from zerocfg.facts import Detected
 from zerocfg.launch.prepare import prepare
+from zerocfg.nodes import same
 
 TARGET_MS = 10.0
 

@@ -15,7 +15,7 @@ SRC = Path(zerocfg.__file__).parent
 PLUGINS = SRC.parent.parent / "hydra_plugins"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "units", "release"),
+    ("errors", "units", "release", "nodes"),
     ("facts", "diagnostics", "provenance", "gpus", "confsource", "codes", "schema", "hf", "topology", "hidden"),
     ("plan", "artifact", "resolved", "lowered"),
     ("passes", "memory", "deepspeed"),

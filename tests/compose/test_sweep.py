@@ -23,8 +23,8 @@ from zerocfg.compose import from_hydra
 from zerocfg.compose.plain import to_plain
 from zerocfg.compose.sweep import SweepComposer, plain_groups
 from zerocfg.compose.sweep_loader import CachedLoader, Merges
-from zerocfg.compose.sweep_nodes import masked_copy
 from zerocfg.confsource import conf_dir
+from zerocfg.nodes import masked_copy
 
 APP = Path(__file__).parent / "sweep_app"
 

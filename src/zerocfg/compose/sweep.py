@@ -24,7 +24,7 @@ from omegaconf._utils import split_key
 from zerocfg.compose.plain import OURS, to_plain
 from zerocfg.compose.sweep_family import Family, finish, leads_through_interpolation
 from zerocfg.compose.sweep_loader import CachedLoader
-from zerocfg.compose.sweep_nodes import NOT_PLAIN, along, children, holds_interpolation, is_interpolated, plain
+from zerocfg.nodes import NOT_PLAIN, along, children, holds_interpolation, is_interpolated, plain
 
 _MOST_FAMILIES = 64
 """Templates kept, about 0.5 MB each: more than one where choices change more than their own node."""

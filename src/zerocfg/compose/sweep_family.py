@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 from omegaconf._utils import split_key
 
 from zerocfg.compose.sweep_loader import CachedLoader, Merges, group_defaults
-from zerocfg.compose.sweep_nodes import along, children, clone, holds_interpolation, is_interpolated, same, shell
+from zerocfg.nodes import along, children, clone, holds_interpolation, is_interpolated, same, shell
 
 
 @dataclass(frozen=True, slots=True)

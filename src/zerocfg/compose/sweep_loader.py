@@ -17,7 +17,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from zerocfg.compose.sweep_nodes import clone, is_interpolated, leaves, value_of
+from zerocfg.nodes import clone, is_interpolated, leaves, value_of
 
 _MOST_PARSED = 10_000
 """Overrides kept: a sweep over a float has a new one a job."""

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, open_dict, read_write
+from omegaconf import DictConfig, OmegaConf
+
+from zerocfg.nodes import masked_copy, without
 
 
 @contextmanager
 def hydra_config(config: DictConfig) -> Iterator[None]:
-    """HydraConfig as the job sees it, so that ${hydra:...} resolves."""
+    """HydraConfig as the job sees it, so that ${hydra:...} resolves: `set_config` without its copy of the hydra node."""
     instance = HydraConfig.instance()
     before = instance.cfg
-    instance.set_config(config)
+    OmegaConf.set_readonly(config.hydra, True)
+    instance.cfg = config
     try:
         yield
     finally:
@@ -25,16 +26,13 @@ def hydra_config(config: DictConfig) -> Iterator[None]:
 
 def task_config(config: DictConfig) -> DictConfig:
     """What the task function gets: the config without the hydra node."""
-    bare = copy.deepcopy(config)
-    with read_write(bare), open_dict(bare):
-        del bare["hydra"]
-    return bare
+    return without(config, "hydra")
 
 
-def hydra_part(config: DictConfig) -> Any:
-    """The hydra node alone, as JobReturn.hydra_cfg holds it."""
-    with hydra_config(config):
-        return copy.deepcopy(HydraConfig.instance().cfg)
+def hydra_part(config: DictConfig) -> DictConfig:
+    """The hydra node alone, read-only, as JobReturn.hydra_cfg holds it."""
+    OmegaConf.set_readonly(config.hydra, True)
+    return masked_copy(config, "hydra")
 
 
 def changes_directory(config: DictConfig) -> bool:

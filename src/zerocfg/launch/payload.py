@@ -5,7 +5,6 @@ The outer layer is plain data, read first: import path, environment. The inner o
 
 from __future__ import annotations
 
-import copy
 import inspect
 import io
 import os
@@ -22,6 +21,7 @@ from typing import Any, ClassVar
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
+from zerocfg.nodes import clone
 
 # Resolvers whose answer is the same in every rank, or is meant to differ (oc.env:LOCAL_RANK).
 _LEFT_OPEN = re.compile(r"\$\{\s*(?!oc\.|hydra\s*:|python_version\s*:)[\w.]+\s*:")
@@ -103,7 +103,7 @@ def frozen(config: DictConfig) -> DictConfig:
 
     Plain references (`${model.hidden_size}`) and oc.* stay as they are. What cannot be resolved here stays open too.
     """
-    config = copy.deepcopy(config)
+    config = clone(config)
     if "hydra" in config:
         OmegaConf.set_readonly(config.hydra, None)
     _freeze(config)

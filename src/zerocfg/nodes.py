@@ -66,6 +66,16 @@ def masked_copy(cfg: DictConfig, *keys: str) -> DictConfig:
     return root
 
 
+def without(cfg: DictConfig, key: str) -> DictConfig:
+    """A deep copy that lacks one top-level key."""
+    root: DictConfig = shell(cfg)
+    content = root.__dict__["_content"]
+    for name, node in children(cfg).items():
+        if name != key:
+            content[name] = clone(node, root)
+    return root
+
+
 def children(node: Any) -> dict[Any, Any]:
     """Child nodes of a mapping by key, in order, or of a list by index; empty for the rest."""
     content = node.__dict__.get("_content")
