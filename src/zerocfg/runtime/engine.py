@@ -88,7 +88,8 @@ def build(run: Run, make: Callable[[], T]) -> T:
     start(run)
     seed_everything(run.plan.train.seed)
     if run.plan.zero.stage == 3:
-        with deepspeed.zero.Init(config_dict_or_path=run.deepspeed_config, dtype=run.dtype):
+        # the JSON has the dtype; an argument `dtype` becomes bf16 in DeepSpeed 0.19 on a CPU without fp16 instructions
+        with deepspeed.zero.Init(config_dict_or_path=run.deepspeed_config):
             model = make()
     else:
         with _default_dtype(run.dtype), torch.device(run.device):
