@@ -120,3 +120,14 @@ def test_a_pyxis_container_is_sruns(cli: Any) -> None:
     mounts = '--container-mounts="$here:$here","$ZEROCFG_RUN_DIR:$ZEROCFG_RUN_DIR",/data:/d:ro'
     assert f' --container-image=/images/z.sqsh {mounts} --container-workdir="$here" --no-container-mount-home --container-env=' in lines[-2]
     assert lines[-1] == '  /bin/sh "$job/compiled/launch.sh" "$@"'
+
+
+def test_a_preflight_is_beside_the_job(cli: Any, tmp_path: Path) -> None:
+    status, out, err = cli(*BASE, "hydra.launcher.preflight=true", "--out", str(tmp_path))
+    assert (status, err) == (0, "")
+    assert out.splitlines()[-3].strip() == f"{sys.executable} -m zerocfg.doctor.preflight \\"
+    text = (tmp_path / "compiled/preflight.sh").read_text()
+    assert text.endswith("  -m zerocfg.doctor.node_check\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["compiled", "sbatch.sh"]
+    status, out, err = cli(*BASE, "--out", str(tmp_path), "--force")
+    assert (status, "-m zerocfg.doctor.preflight" in out) == (0, False)

@@ -460,7 +460,7 @@ CASES = [
         "host name",
         {"names_known": {"node1": ("127.0.1.1",)}, "files": IB},
         TWO_NODES,
-        ("node1", "127.0.1.1", "loopback", "ZEROCFG_RDZV_HOST"),
+        ("node1", "127.0.1.1", "loopback", "/etc/hosts"),
     ),
     Case(
         "loopback meeting point",
@@ -473,7 +473,7 @@ CASES = [
             "files": IB,
         },
         TWO_NODES,
-        ("localhost",),
+        ("localhost", "ZEROCFG_RDZV_HOST"),
     ),
     Case("unknown name", "ZC851", FAIL, "host name", {"names_known": {}, "files": IB}, TWO_NODES, ("node1", "/etc/hosts")),
     Case("unknown name, one node", "ZC851", WARN, "host name", {"names_known": {}}, {}, ("node1",)),

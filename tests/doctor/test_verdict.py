@@ -71,6 +71,30 @@ def test_a_node_without_a_word() -> None:
     assert problem.message == "rank 0, 1 did not get through the preflight"
 
 
+def test_srun_says_which_node_failed_first() -> None:
+    """Where one node never starts torchrun, no rank of any node starts: srun alone knows."""
+    said = (
+        "srun: error: node2: task 1: Exited with exit code 1",
+        "srun: error: node1: task 0: Terminated",
+        "node1: slurmstepd: error: *** STEP 1.0 CANCELLED ***",
+        *(f"node2: line {number}" for number in range(20)),
+    )
+    (problem,) = list(verdict({}, 4, ended=False, said=said))
+    assert problem.message == "node2 did not get through the preflight"
+    assert problem.detail == ("node2: Exited with exit code 1", *(f"line {number}" for number in range(8, 20)))
+
+
+def test_what_a_rank_said_comes_before_torchruns_summary() -> None:
+    said = ("[default0]:Traceback", "[default0]:ValueError: x", *["torchrun's summary"] * 20)
+    (problem,) = judged(records(r3={"stage": "gemm", "problem": "ValueError: x"}), ended=False, said=said)
+    assert problem.detail == ("node2: rank 3 ended in a matrix product on its device: ValueError: x", *said[:2])
+
+
+def test_nodes_with_the_same_finding_share_a_line() -> None:
+    (problem,) = judged(records(r0={"findings": [SLOW]}, r2={"findings": [SLOW]}))
+    assert problem.message == "node1, node2: gpu health: GPU 0 is slowed down"
+
+
 def test_everybody_in_an_all_reduce() -> None:
     stuck = {f"r{rank}": {"stage": "all_reduce"} for rank in range(4)}
     (problem,) = judged(records(**stuck), ended=False)

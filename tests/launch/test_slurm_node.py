@@ -9,7 +9,17 @@ from itertools import pairwise
 import pytest
 
 from zerocfg.diagnostics import ConfigProblems
-from zerocfg.launch.slurm_node import check_interfaces, first_port, free_port, is_local_only, meeting_address, own_address, resolve
+from zerocfg.launch.slurm_node import (
+    check_interfaces,
+    first_port,
+    free_port,
+    gloo_interface,
+    interface_of,
+    is_local_only,
+    meeting_address,
+    own_address,
+    resolve,
+)
 
 
 def meet(names: Mapping[str, Sequence[str]], own: Mapping[str, str] | None = None, nodes: Mapping[str, str] | None = None) -> str:
@@ -115,3 +125,24 @@ def test_interfaces(environment: dict[str, str], fine: bool) -> None:
     for problem in found:
         assert problem.code == "ZC732"
         assert problem.detail == ("interfaces of this host: lo, eth0, bond0, bond0.2093, ib0",)
+
+
+def test_the_interface_of_an_address() -> None:
+    assert interface_of("127.0.0.1") == "lo"
+    assert interface_of("192.0.2.1") == interface_of("2001:db8::1") == ""
+    address = own_address("192.0.2.1")
+    if address:  # this machine has a way out
+        assert interface_of(address) in [name for _, name in socket.if_nameindex()]
+
+
+@pytest.mark.parametrize(
+    ("environment", "own", "expected"),
+    [
+        ({}, ["127.0.1.1"], "lo"),
+        ({}, [], "lo"),
+        ({}, ["127.0.1.1", "10.0.0.1"], ""),
+        ({"GLOO_SOCKET_IFNAME": "ib0"}, ["127.0.1.1"], ""),
+    ],
+)
+def test_gloo_is_told_an_interface_where_the_hosts_name_leads_nowhere(environment: dict[str, str], own: list[str], expected: str) -> None:
+    assert gloo_interface("127.0.0.1", environment, own) == expected

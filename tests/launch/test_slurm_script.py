@@ -175,6 +175,19 @@ def test_a_log_whose_folder_slurm_would_change_is_opened_by_the_script(tmp_path:
     assert all(line.startswith("#") for line in text.splitlines()[:5])
 
 
+def test_a_preflight_goes_before_the_step() -> None:
+    start = Start(python="/v env/bin/python", home="/home/me", preflight=True)
+    lines = [line.strip() for line in sbatch_script(TWO, [Path("/s/0")], Path("/s/slurm"), start).splitlines()]
+    assert lines[-3:] == [
+        "'/v env/bin/python' -m zerocfg.doctor.preflight \\",
+        "srun --ntasks=2 \\",
+        """'/v env/bin/python' -m zerocfg.launch.slurm_node start "$job/compiled/launch.sh\"""",
+    ]
+    # an app without zerocfg's groups has no plan to look at the machine for
+    program = Start(python="py", home="/home/me", preflight=True, program=("-m", "x"))
+    assert "preflight" not in sbatch_script(ONE, [Path("/s/0")], Path("/s/slurm"), program)
+
+
 def test_srun_enters_a_container(tmp_path: Path, shell: Path) -> None:
     """pyxis: the step starts in the folder of the submission, with the image's interpreter."""
     (tmp_path / "job").mkdir()

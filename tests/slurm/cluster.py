@@ -196,6 +196,10 @@ class SlurmCluster:
         waited = [node for node in self.node_names if node in self._network.hosts] if name == CONTROLLER else [name]
         _wait(lambda: all(self.node_states().get(node) in ready for node in waited), 30, f"{name} to be up", self._fail)
 
+    def inside(self, name: str, *command: str) -> str:
+        """Run a command on a node and return its standard output: to break something there, and to mend it again."""
+        return self._network.hosts[name].inside(*command)
+
     def logs(self) -> dict[str, str]:
         """Text of each host's daemon's log, by the host's name; what the daemon printed when it came to no log."""
         files = {file.stem: file for suffix in ("err", "log") for file in sorted(self.root.glob(f"*.{suffix}")) if file.stat().st_size}

@@ -61,6 +61,11 @@ class Host:
         """Run a command in the host's network namespace."""
         return _run("nsenter", "--target", str(self.pid), "--net", "--", *command)
 
+    def inside(self, *command: str) -> str:
+        """Run a command on the host: its files and mounts, its name, network and processes."""
+        processes = f"--pid=/proc/{self.pid}/ns/pid_for_children"
+        return _run("nsenter", "--target", str(self.pid), "--mount", "--uts", "--ipc", "--net", processes, "--", *command)
+
     def power_off(self) -> None:
         """End every process of the host at once; returns when they are gone."""
         assert self._process.stdin is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -47,7 +48,9 @@ def compile_command(
         result = examine_overrides(overrides, config_path, config_name)
     problems = list(result.diagnostics)
     if result.run is not None and out is not None:
-        problems += write_out(result.run, Path(out), force=force, script=text)
+        problems += write_out(
+            result.run, Path(out), force=force, script=text, preflight=bool(text) and bool(result.composed.cfg.hydra.launcher.preflight)
+        )
     output.report(problems)
     if result.run is None or len(problems) > len(result.diagnostics):
         if as_json:
@@ -74,14 +77,16 @@ def sections(run: CompiledRun) -> str:
     return "\n\n".join(f"[{name}]\n{text}" for name, text in parts.items())
 
 
-def write_out(run: CompiledRun, directory: Path, *, force: bool, script: str = "") -> list[Diagnostic]:
-    """Write directory/compiled and, for a script, directory/sbatch.sh.
+def write_out(run: CompiledRun, directory: Path, *, force: bool, script: str = "", preflight: bool = False) -> list[Diagnostic]:
+    """Write directory/compiled, with preflight.sh where the script has one, and, for a script, directory/sbatch.sh.
 
     Everything is written beside it first: files that differ are replaced only with `force` (ZC181).
     """
     import tempfile
 
     from zerocfg.emit import COMPILED, replace_text, write_compiled
+    from zerocfg.launch.fitness import write_preflight
+    from zerocfg.launch.paths import JobPaths
 
     target = directory / COMPILED
     try:
@@ -90,6 +95,8 @@ def write_out(run: CompiledRun, directory: Path, *, force: bool, script: str = "
             return [_refused(f"{target} is a link: nothing is written outside of {directory}", "another --out DIR")]
         with tempfile.TemporaryDirectory(prefix=".zerocfg-", dir=directory) as draft:
             write_compiled(run, Path(draft) / COMPILED, program=None)
+            if preflight:
+                write_preflight(run, JobPaths(Path(draft)), sys.executable)
             drafts = sorted((Path(draft) / COMPILED).iterdir())
             differ = [new.name for new in drafts if _differs(new, target / new.name)]
             sbatch = directory / SBATCH

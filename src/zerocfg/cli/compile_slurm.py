@@ -59,7 +59,7 @@ def examine_for_slurm(
     found += problems
     if has_errors(found):
         return Result(composed, None, in_order(found)), ""
-    start = Start(python=options.python or sys.executable, home=os.getcwd(), takes_arguments=True)
+    start = Start(python=options.python or sys.executable, home=os.getcwd(), takes_arguments=True, preflight=options.preflight)
     folder = Path(os.path.abspath(out if out is not None else Path(str(composed.cfg.hydra.sweep.dir)) / "0"))
     text = sbatch_script(shape, [folder], folder if out is not None else folder.parent / SLURM_DIR, start)
     return Result(composed, outcome.run, in_order(found)), text

@@ -68,9 +68,14 @@ def _failures(jobs: list[SlurmJob], states: dict[str, JobState], sweep: Path) ->
         paths = JobPaths(Path(job.folder))
         errors = sorted((r for r in read_results(paths).values() if not r.ok), key=lambda r: r.time)
         status = f"exit status {state.exit_status}" if state.exit_status else ""
-        why = f"rank {errors[0].rank} of {job.world_size}: {errors[0].error}" if errors else ", ".join(filter(None, (state.reason, status)))
+        why, log = ", ".join(filter(None, (state.reason, status))), sweep / SLURM_DIR / job.batch_log
+        if errors:
+            why, log = f"rank {errors[0].rank} of {job.world_size}: {errors[0].error}", paths.rank_log(errors[0].rank)
+        elif paths.preflight_report.is_file():
+            first = paths.preflight_report.read_text(encoding="utf-8").partition("\n")[0]
+            why, log = f"its preflight: {first}", paths.preflight_report
         yield f"job {job.number}: {word(state.state)}: {why}"
-        yield f"  log: {paths.rank_log(errors[0].rank) if errors else sweep / SLURM_DIR / job.batch_log}"
+        yield f"  log: {log}"
 
 
 def _newest() -> Path | None:

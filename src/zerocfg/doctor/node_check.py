@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +18,7 @@ from zerocfg.doctor.machine import LocalMachine
 from zerocfg.doctor.needs import Needs
 from zerocfg.emit import COMPILED, RUN_DIR, read_compiled
 from zerocfg.launch.paths import JobPaths
+from zerocfg.plan import Plan
 from zerocfg.runtime.stored_plan import plan_from
 
 SECONDS = 2.0
@@ -36,6 +37,8 @@ class Record:
     host: str
     stage: str = "start"
     """start, doctor, gemm, rendezvous, all_reduce, done: what it was about."""
+    problem: str = ""
+    """What ended it there, as far as Python has seen it."""
     findings: list[dict[str, str]] = field(default_factory=list)
     """The node's, of its first rank."""
     device: str = ""
@@ -59,9 +62,20 @@ def main() -> int:
         record.stage = stage
         write(paths, record)
 
+    try:
+        check(plan, stored.environment, paths, record, at)
+    except Exception as problem:
+        record.problem = f"{type(problem).__name__}: {' '.join(str(problem).split())}"[:300]
+        write(paths, record)
+        raise
+    return 0
+
+
+def check(plan: Plan, environment: Mapping[str, str], paths: JobPaths, record: Record, at: Callable[[str], None]) -> None:
+    """Fill the record. at: called as each stage begins."""
     at("doctor")
     if record.local_rank == 0:
-        needs = Needs(plan=plan, environment=stored.environment, output=str(root), start=True)
+        needs = Needs(plan=plan, environment=environment, output=str(paths.root), start=True)
         record.findings = [finding.as_dict() for finding in diagnose(LocalMachine(), needs)]
     at("gemm")
     import torch
@@ -83,7 +97,6 @@ def main() -> int:
     at("done")
     dist.barrier()
     dist.destroy_process_group()
-    return 0
 
 
 def write(paths: JobPaths, record: Record) -> None:

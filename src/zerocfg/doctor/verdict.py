@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
@@ -12,6 +13,9 @@ STRAGGLER = 0.8
 """Of the median TFLOP/s: below it a GPU holds all others up."""
 _CHECKSUM = 1e-3
 _SKEW_SECONDS = 5.0
+_TAIL = 12
+_SRUN = re.compile(r"srun: error: (?P<host>\S+): tasks? \S+: (?P<how>.+)")
+"""srun's word on a task, the first that ended first: `srun: error: node1: task 1: Exited with exit code 1`."""
 _STAGES = {
     "start": "before it had done anything",
     "doctor": "while the node was looked at",
@@ -26,19 +30,16 @@ def verdict(records: Mapping[int, Record], world: int, *, ended: bool, said: Seq
     """Codes: ZC880 a check of a node failed (or warns: a warning), ZC881 ranks that did not get through, or a wrong sum, ZC882 a device
     that computes something else than the others, or slowly, ZC853 clocks.
 
-    records: by rank. ended: torchrun ended well. said: last lines of what it said.
+    records: by rank. ended: torchrun ended well. said: what it, or srun, said.
     """
-    for record in records.values():
-        for finding in record.findings:
-            if finding["status"] == "ok":
-                continue
-            failed = finding["status"] == "fail"
-            yield Diagnostic(
-                code="ZC880" if failed else finding["code"],
-                severity=Severity.ERROR if failed else Severity.WARNING,
-                message=f"{record.host}: {finding['check']}: {finding['text']}",
-                hint=finding["fix"],
-            )
+    for finding, hosts in _by_finding(records):
+        failed = finding["status"] == "fail"
+        yield Diagnostic(
+            code="ZC880" if failed else finding["code"],
+            severity=Severity.ERROR if failed else Severity.WARNING,
+            message=f"{', '.join(hosts)}: {finding['check']}: {finding['text']}",
+            hint=finding["fix"],
+        )
     if not ended:
         yield from _stuck(records, world, said)
     for host in dict.fromkeys(record.host for record in records.values() if not record.right):
@@ -60,6 +61,17 @@ def verdict(records: Mapping[int, Record], world: int, *, ended: bool, said: Seq
         )
 
 
+def _by_finding(records: Mapping[int, Record]) -> Iterator[tuple[dict[str, str], list[str]]]:
+    """What is not ok, and the hosts that have it: of many nodes the same is said once."""
+    shared: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for record in records.values():
+        for finding in record.findings:
+            if finding["status"] != "ok":
+                shared.setdefault(tuple(sorted(finding.items())), []).append(record.host)
+    for key, hosts in shared.items():
+        yield dict(key), hosts
+
+
 def _stuck(records: Mapping[int, Record], world: int, said: Sequence[str]) -> Iterator[Diagnostic]:
     """The ranks that got least far are the cause; the others wait for them."""
     order = list(_STAGES)
@@ -68,17 +80,40 @@ def _stuck(records: Mapping[int, Record], world: int, said: Sequence[str]) -> It
     behind = [record for record in records.values() if order.index(record.stage) == least]
     hosts = dict.fromkeys(record.host for record in behind)
     late = {record.rank: record for record in behind}
-    detail = [f"{host}: {_of(late, host)} ended {_STAGES[order[least]]}" for host in hosts]
-    if silent:
+    detail = []
+    for host in hosts:
+        seen = next((f": {record.problem}" for record in behind if record.host == host and record.problem), "")
+        detail.append(f"{host}: {_of(late, host)} ended {_STAGES[order[least]]}{seen}")
+    first, how, lines = failed_first(said)
+    if silent and first:
+        detail.insert(0, f"{first}: {how}")
+    elif silent:
         detail.insert(0, f"no word from rank {', '.join(map(str, silent))}: its node did not start Python, or has another file system")
     everybody = len(behind) == len(records) and not silent
-    who = "the ranks" if everybody else ", ".join(hosts) if not silent else f"rank {', '.join(map(str, silent))}"
+    who = "the ranks" if everybody else ", ".join(hosts) if not silent else first or f"rank {', '.join(map(str, silent))}"
     yield Diagnostic(
         code="ZC881",
         message=f"{who} did not get through the preflight",
-        detail=(*detail, *(line for line in said if line.strip())),
+        detail=(*detail, *lines),
         hint="zerocfg doctor on that node; NCCL_DEBUG=INFO where it ended in an all-reduce",
     )
+
+
+def failed_first(said: Sequence[str]) -> tuple[str, str, list[str]]:
+    """(host, how it ended, last lines of its task) of the node that failed first, as srun says; no host, and last lines of all, without
+    srun's word."""
+    lines = [line.rstrip() for line in said if line.strip()]
+    for line in lines:
+        if found := _SRUN.search(line):
+            label = f"{found['host']}: "
+            own = [text.removeprefix(label) for text in lines if text.startswith(label)]
+            return found["host"], found["how"], _tail(own or lines)
+    return "", "", _tail(lines)
+
+
+def _tail(lines: list[str]) -> list[str]:
+    """Of what ranks said, if they did: torchrun's own summary comes last and tells nothing."""
+    return ([line for line in lines if line.startswith("[default")] or lines)[-_TAIL:]
 
 
 def _devices(records: Mapping[int, Record]) -> Iterator[Diagnostic]:

@@ -16,7 +16,7 @@ PREFLIGHT_SCRIPT = "preflight.sh"
 
 def write_preflight(run: CompiledRun, paths: JobPaths, python: str) -> None:
     """Write compiled/preflight.sh, for a folder that `folders.fill` has made ready."""
-    paths.preflight.mkdir(parents=True)
+    paths.preflight.mkdir(parents=True, exist_ok=True)
     # logs of its own: those of the training are not to be mixed with them
     arguments = tuple(f"--log-dir={PREFLIGHT}/torchrun" if word.startswith("--log-dir=") else word for word in run.torchrun)
     text = launch_script(

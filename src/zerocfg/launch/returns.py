@@ -133,10 +133,10 @@ def _failure(
         return problem
     if stopped:
         return JobFailed(f"job {job.number} was stopped: {stopped}\n  folder: {paths.root}")
-    if not isinstance(outcome, NodeOutcome):
-        return JobFailed(f"{title}: it ended without an outcome\n  folder: {paths.root}", outcome)
     if paths.preflight_report.is_file():
         return JobFailed(f"{title} its preflight, nothing was trained", paths.preflight_report.read_text(encoding="utf-8").rstrip())
+    if not isinstance(outcome, NodeOutcome):
+        return JobFailed(f"{title}: it ended without an outcome\n  folder: {paths.root}", outcome)
     names = ", ".join(map(str, silent))
     how = f"ended by signal {-outcome.returncode}" if outcome.returncode < 0 else f"exit status {outcome.returncode}"
     summary = f"{title}: {how}; no word from rank {names}: killed (out of memory?), or it never started\n  log: {paths.starter_log}"

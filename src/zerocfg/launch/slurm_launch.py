@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 
 from zerocfg.diagnostics import ConfigProblems
 from zerocfg.emit import replace_text, set_aside
+from zerocfg.launch.fitness import write_preflight
 from zerocfg.launch.folders import check_free, claimed, fill, remove_unused
 from zerocfg.launch.launcher import LaunchRefused, Sealer, refusal, skipped_return, write_table
 from zerocfg.launch.local import PROGRAM, report_kept
@@ -172,10 +173,13 @@ class Submission:
         with claimed(job.folder) as paths:
             set_aside(paths.starter_log)
             kept = fill(job, paths, self.seal(job), self.program, self._python)
+            if self.options.preflight and job.run is not None:
+                write_preflight(job.run, paths, self._python)
         report_kept(job, kept)
 
     def _start(self, job: PreparedJob) -> Start:
-        return Start(python=self._python, home=os.getcwd(), program=() if job.run is not None else self.program)
+        program = () if job.run is not None else self.program
+        return Start(python=self._python, home=os.getcwd(), program=program, preflight=self.options.preflight)
 
     def _show(self, array: Sequence[PreparedJob], text: str) -> None:
         path = self.sweep / SLURM_DIR / f"job_{array[0].number}.sh"

@@ -9,6 +9,7 @@ the nodes are given an address, and each its own one on the way there.
 
 from __future__ import annotations
 
+import fcntl
 import ipaddress
 import os
 import re
@@ -26,6 +27,7 @@ Resolve = Callable[[str], Sequence[str]]
 
 # Below the ports that kernels give to outgoing connections (from 32768), above the well-known ones. Each job id has a few to
 # itself, so that the search for a free one does not end on a neighbour's.
+_SIOCGIFADDR = 0x8915
 _FIRST_PORT, _PORTS_A_JOB, _JOBS = 15000, 8, 1800
 
 
@@ -126,6 +128,34 @@ def own_address(towards: str, port: int = 9) -> str:
         return ""
 
 
+def interface_of(address: str) -> str:
+    """The network interface of this host that has an address; empty: none."""
+    wanted = ipaddress.ip_address(address.partition("%")[0])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, name.encode()[:15].ljust(40, b"\0"))
+            except OSError:
+                continue  # without an IPv4 address
+            if socket.inet_ntoa(answer[20:24]) == str(wanted):
+                return name
+    try:
+        rows = [line.split() for line in Path("/proc/net/if_inet6").read_text(encoding="ascii").splitlines()]
+    except OSError:
+        return ""
+    return next((row[-1] for row in rows if wanted.packed.hex() == row[0]), "")
+
+
+def gloo_interface(address: str, environment: Mapping[str, str], own: Sequence[str]) -> str:
+    """GLOO_SOCKET_IFNAME where gloo would tell the others a loopback address: it looks up the host's own name. Empty: leave it.
+
+    address: this host's, as others reach it. own: what its name resolves to here.
+    """
+    if environment.get("GLOO_SOCKET_IFNAME") or any(not is_local_only(found) for found in own):
+        return ""
+    return interface_of(address)
+
+
 def check_interfaces(environment: Mapping[str, str], present: Sequence[str]) -> list[Diagnostic]:
     """ZC732: a name that NCCL or gloo is told to use does not exist on this host. NCCL matches beginnings unless there is a `=`."""
     problems = []
@@ -190,6 +220,8 @@ def _start(words: Sequence[str]) -> None:
     os.environ[RDZV_CONF] = f"is_host={is_host},read_timeout={stored.plan['torchrun']['rdzv_timeout']}"
     # the rank 0 that this node may have is found by it; torchrun's default is a name that may be local or unknown elsewhere
     os.environ["PET_LOCAL_ADDR"] = address
+    if interface := gloo_interface(address, {**os.environ, **stored.environment}, resolve(socket.gethostname())):
+        os.environ["GLOO_SOCKET_IFNAME"] = interface
     os.execv("/bin/sh", ["/bin/sh", *words])
 
 

@@ -27,6 +27,8 @@ class SlurmOptions(SlurmConfig):
     it out (its objective is NaN)."""
     retry_failed: bool = False
     """On a rerun of the same hydra.sweep.dir, take over the jobs that finished with the same overrides, and submit the others."""
+    preflight: bool = False
+    """In each job, before training: zerocfg doctor on its nodes, and some seconds of matrix products and all-reduces on all ranks."""
 
 
 @dataclass

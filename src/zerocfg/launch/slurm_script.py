@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zerocfg.emit import COMPILED, LAUNCH, RUN_DIR
+from zerocfg.launch.fitness import preflight_command
 from zerocfg.launch.paths import INNER, JOB_TOKEN
 from zerocfg.passes.lower.slurm import SlurmShape
 
@@ -29,6 +30,8 @@ class Start:
     """Arguments of python for an app without zerocfg's groups; empty: compiled/launch.sh."""
     takes_arguments: bool = False
     """launch.sh has no program of its own: the batch script's arguments are it."""
+    preflight: bool = False
+    """The nodes are looked at first, through preflight.sh beside launch.sh."""
 
 
 def sbatch_script(shape: SlurmShape, folders: Sequence[Path], slurm_dir: Path, start: Start) -> str:
@@ -94,7 +97,11 @@ def _step(shape: SlurmShape, start: Start) -> list[str]:
         command = f"{_quote(shape.container_python or start.python)} -m {NODE_MODULE} start {launch}"
     options = [f"--{name}" + (f"={_quote(value)}" if value else "") for name, value in shape.srun]
     here = ["here=$PWD"] if shape.container else []
-    return [*lines, *here, 'cd -- "$job" || exit', f"srun {' '.join([*options, *shape.container])} \\", f"  {command}"]
+    step = [f"srun {' '.join([*options, *shape.container])} \\", f"  {command}"]
+    if start.preflight and not start.program:
+        # runs the same step with preflight.sh, then, where all nodes are fit, this one
+        step = [f"{' '.join(map(_quote, preflight_command(start.python, ())))} \\", *(f"  {line}" for line in step)]
+    return [*lines, *here, 'cd -- "$job" || exit', *step]
 
 
 def _counted(number: int, noun: str) -> str:

@@ -226,7 +226,8 @@ def _last_words(problem: object, paths: JobPaths, batch_log: Path, rank: int | N
     """Of the failing rank; where none has said anything, of whoever has: torchrun, rank 0, the batch script."""
     if rank is not None:
         return _tail(paths.rank_log(rank)).splitlines()
-    said = getattr(problem, "traceback", "").splitlines()[-_LAST_LINES:]
+    said = getattr(problem, "traceback", "").splitlines()
     if said:
-        return said
+        # a preflight's report begins with what failed
+        return said if paths.preflight_report.is_file() else said[-_LAST_LINES:]
     return [*_tail(paths.rank_log(0), 8).splitlines(), *_tail(batch_log, 8).splitlines()]

@@ -33,6 +33,7 @@ exec docker \
   --env=ZEROCFG_RUN_DIR \
   --env=ZEROCFG_JOB_TOKEN \
   --env=PET_LOCAL_ADDR \
+  --env=GLOO_SOCKET_IFNAME \
   --env=SLURM_JOB_ID \
   --env=SLURM_NODEID \
   --env=SLURM_RESTART_COUNT \

@@ -23,7 +23,7 @@ def shared_memory(machine: Machine, needs: Needs) -> Iterator[Finding]:
     plan = needs.plan
     uses = needs.gpus > 1 or (plan is not None and plan.train.num_workers > 0)
     text = f"/dev/shm has {_size(space.total)}"
-    fix = "docker run --ipc=host, or --shm-size=16g; container=docker does it"
+    fix = "sudo mount -o remount,size=16G /dev/shm; in docker --ipc=host or --shm-size=16g, as container=docker does"
     if space.total < _SHM_NEEDED and not (plan is not None and not uses):
         yield bad(uses, "ZC840", f"{text}: NCCL and data loaders of several ranks need {_size(_SHM_GOOD)} or more", fix)
     elif space.total < _SHM_GOOD and (uses or plan is None):

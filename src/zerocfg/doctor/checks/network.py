@@ -55,6 +55,8 @@ def host_name(machine: Machine, needs: Needs) -> Iterator[Finding]:
     """ZC851."""
     name = machine.hostname()
     told = machine.environ.get("ZEROCFG_RDZV_HOST", "") or machine.environ.get("MASTER_ADDR", "")
+    # torchrun's own address, and gloo's interface: what would be looked up by the name
+    given = machine.environ.get("PET_LOCAL_ADDR", "") if machine.environ.get("GLOO_SOCKET_IFNAME") else ""
     several = needs.nodes > 1
     for host in dict.fromkeys(filter(None, (name, told if several else ""))):
         addresses = machine.addresses(host)
@@ -63,10 +65,13 @@ def host_name(machine: Machine, needs: Needs) -> Iterator[Finding]:
             # torchrun and gloo look their own name up on a single node too
             text = f"the name of this host, {host}, is in no DNS and not in /etc/hosts" if host == name else f"{host} is not known here"
             yield bad(several, "ZC851", text, f"add '127.0.1.1 {host}' to /etc/hosts; with several nodes an address that all reach")
+        elif several and not outer and given:
+            yield ok(f"{host} is {', '.join(addresses)} here, and the others know this node by {given}")
         elif several and not outer:
             text = f"{host} is {', '.join(addresses)} here, a loopback address: other nodes would look for themselves"
-            fix = f"its address on the network for {host} in /etc/hosts or DNS, or export ZEROCFG_RDZV_HOST=ADDRESS on all nodes"
-            # SLURM's launcher finds an address of its own
+            fix = f"in /etc/hosts or DNS, for {host} the address that other nodes reach; or hydra/launcher=zerocfg_slurm, which finds it"
+            if host != name:
+                fix = "export ZEROCFG_RDZV_HOST=ADDRESS of the first node on all nodes"
             yield bad(not needs.slurm, "ZC851", text, fix)
         else:
             yield ok(f"{host} is {', '.join(addresses)}")

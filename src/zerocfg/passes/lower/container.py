@@ -14,7 +14,10 @@ from zerocfg.plan import ContainerPlan, Mount
 from zerocfg.provenance import Reason, rule
 
 _PASS = "lower.container"
-PASSED = ("ZEROCFG_RUN_DIR", "ZEROCFG_JOB_TOKEN", "PET_LOCAL_ADDR", "SLURM_JOB_ID", "SLURM_NODEID", "SLURM_RESTART_COUNT")
+PASSED = (
+    *("ZEROCFG_RUN_DIR", "ZEROCFG_JOB_TOKEN", "PET_LOCAL_ADDR", "GLOO_SOCKET_IFNAME"),
+    *("SLURM_JOB_ID", "SLURM_NODEID", "SLURM_RESTART_COUNT"),
+)
 """What the launchers set and ranks or torchrun read."""
 _CSV = 'zerocfg_csv() { printf "%s" "$1" | sed \'s/"/""/g\'; }'
 _GPUS = 'zerocfg_gpus=all; [ -z "${CUDA_VISIBLE_DEVICES+x}" ] || zerocfg_gpus="\\"device=$CUDA_VISIBLE_DEVICES\\""'
