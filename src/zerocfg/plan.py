@@ -220,6 +220,9 @@ class TrainPlan:
     pin_memory: bool
     data: str
     """Empty: the Python standard library's sources."""
+    profile: str
+    """none, steps, comms or torch."""
+    trackers: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -109,6 +109,81 @@ def test_an_unfinished_loop_says_so(cpu_run: MakeRun) -> None:
     assert (summary["steps"], summary["last_loss"], summary["finished"]) == (3, 1.0, False)
 
 
+class Timed:
+    """An engine whose calls take so long on the clock that everything is timed by."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.optimizer = SimpleNamespace(param_groups=[{"lr": 0.5}])
+
+    def __call__(self, batch: Any) -> torch.Tensor:
+        return self.forward(batch)
+
+    def forward(self, batch: Any) -> torch.Tensor:
+        self.now += 1.0
+        return torch.tensor(2.0)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        self.now += 2.0
+
+    def step(self) -> None:
+        self.now += 4.0
+
+    def data(self) -> Iterator[torch.Tensor]:
+        while True:
+            self.now += 0.5
+            yield torch.zeros(2, 128)
+
+
+def train_on_its_clock(run: Run, made: Timed, monkeypatch: pytest.MonkeyPatch) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    from zerocfg.runtime import records, split, steps
+
+    clock = SimpleNamespace(perf_counter=lambda: made.now, time=lambda: 0.0)
+    for module in (records, split):
+        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(steps, "perf_counter", clock.perf_counter)
+    for step in run.steps(made.data(), engine=made):
+        for batch in step:
+            loss = made(batch)
+            made.backward(loss)
+            made.step()
+            step.record(loss)
+    return lines(run.output_dir / "metrics.jsonl"), json.loads((run.output_dir / "summary.json").read_text())
+
+
+SPLIT = ("step_seconds", "forward_seconds", "backward_seconds", "optimizer_seconds", "data_seconds")
+LOOP = {"train.steps": 5, "train.log_every": 2, "batch.micro_batch_size": 2, "batch.gradient_accumulation_steps": 2}
+
+
+def test_where_the_time_of_a_step_goes(cpu_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    records, summary = train_on_its_clock(cpu_run(LOOP), Timed(), monkeypatch)
+    each = (15.0, 2.0, 4.0, 8.0, 1.0)
+    assert [tuple(r.get(name) for name in SPLIT) for r in records] == [(None,) * 5, each, each, each]
+    assert tuple(summary[name] for name in SPLIT) == each
+    tokens = 4 * 128 / 15
+    assert (summary["tokens_per_s"], summary["tokens_per_s_per_gpu"], summary["mfu"]) == (tokens, tokens, None)
+
+
+def test_no_split_without_a_profile(cpu_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    records, summary = train_on_its_clock(cpu_run({**LOOP, "train.profile": "none"}), Timed(), monkeypatch)
+    assert [tuple(name for name in SPLIT if name in r) for r in (*records[1:], summary)] == [("step_seconds",)] * 4
+
+
+def test_mfu_is_6n_12lhs_over_the_data_sheet(cpu_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = cpu_run({**LOOP, "hardware.fp32_tflops": 1e-3, "hardware.gpus_per_node": 2})
+    records, summary = train_on_its_clock(run, Timed(), monkeypatch)
+    model = run.plan.model
+    assert model is not None
+    products = model.num_hidden_layers * model.block_parameters + model.embedding_parameters
+    attention = 12 * model.num_hidden_layers * model.hidden_size * model.sequence_length
+    flops = (6 * products + attention) * 4 * 128
+    assert records[-1]["mfu"] == pytest.approx(flops / 15 / 1e9, rel=0.01)
+    assert summary["mfu"] == records[-1]["mfu"]
+    assert summary["tokens_per_s_per_gpu"] == summary["tokens_per_s"] / 2
+    monkeypatch.setattr("zerocfg.runtime.records.step_flops", lambda plan: 0.0)
+    assert train_on_its_clock(run, Timed(), monkeypatch)[1]["mfu"] is None
+
+
 def test_other_ranks_write_nothing(cpu_run: MakeRun) -> None:
     run = cpu_run({"train.steps": 2, "hardware.gpus_per_node": 2}, rank=1)
     for step in run.steps(batches(1), engine=engine()):

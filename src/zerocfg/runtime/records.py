@@ -1,4 +1,4 @@
-"""metrics.jsonl, TensorBoard scalars and summary.json, written by rank 0."""
+"""metrics.jsonl, the trackers' scalars and summary.json, written by rank 0."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import json
 import logging
 import math
 import os
-import resource
 import sys
 import time
-from pathlib import Path
+from collections.abc import Mapping
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.emit import replace_text, set_aside
+from zerocfg.emit import replace_text
 from zerocfg.progress import StepBar
-from zerocfg.runtime.predicted import predicted
+from zerocfg.runtime.collectives import Collectives
+from zerocfg.runtime.measured import PARTS, Measured, measured
+from zerocfg.runtime.predicted import peak_flops, predicted, step_flops
+from zerocfg.runtime.record_files import METRICS, SUMMARY, drop_redone, keep_earlier
+from zerocfg.runtime.split import Split
+from zerocfg.runtime.trackers import Trackers
 from zerocfg.units import human_bytes
 
 if TYPE_CHECKING:
@@ -24,15 +29,13 @@ if TYPE_CHECKING:
     from zerocfg.runtime.steps import Step
 
 log = logging.getLogger("zerocfg")
-METRICS = "metrics.jsonl"
-SUMMARY = "summary.json"
 
 
 class Recorder:
-    """Follows the steps of one loop. All ranks call it in step: at a logged step it averages the loss over them.
+    """Follows the steps of one loop. All ranks call it in step: at a logged step it averages loss and times over them.
 
-    Speed is counted from the end of the first step of each start, which pays for allocations, compilation and NCCL's connections. A
-    resumed run goes on with the files of the one before: lines of steps that are done again are dropped.
+    Speed and times are counted from the end of the first step of each start, which pays for allocations, compilation and NCCL's
+    connections. A resumed run goes on with the files of the one before: lines of steps that are done again are dropped.
     """
 
     def __init__(self, run: Run, engine: Any, resumed: Resumed) -> None:
@@ -43,7 +46,11 @@ class Recorder:
         self._engine = engine
         self._cuda = run.plan.hardware.is_cuda
         self._main = run.rank == 0
-        self._writer: Any = None
+        profile = run.plan.train.profile
+        self._split = Split(engine if profile != "none" else None, cuda=self._cuda)
+        self._collectives = Collectives(on=profile == "comms")
+        self._waited: float | None = None if profile == "none" else 0.0
+        """Seconds that this rank waited for batches since the last mark."""
         self._bar: StepBar | None = None
         self._elements = 0
         """Since the last mark."""
@@ -52,14 +59,20 @@ class Recorder:
         self._warm = (0.0, 0)
         """When the first step was over."""
         self._warm_elements = 0
+        self._warm_split = {part: float(s) for part, s in self._earlier.get("warm_split", {}).items()}
+        """Seconds by part in all logged stretches but the first step of each start."""
+        self._warm_steps = int(self._earlier.get("warm_steps", 0))
+        """Steps of those stretches."""
         self._saving_seconds = 0.0
         self._lr: float | None = None
         self._summary: dict[str, Any] = {}
         self._completed = resumed.step
-        self._memory: list[int] = []
+        self._memory: tuple[int, ...] = ()
         """Bytes at their highest, by rank."""
         self.finished = False
         self._predicted = predicted(run.plan) if self._main else {}
+        self._flops = step_flops(run.plan) if self._main else 0.0
+        self._peak = peak_flops(run.plan)
         if self._start:
             run.last_loss = self._earlier.get("last_loss", run.last_loss)
             self._summary = dict(self._earlier.get("summary", {}))
@@ -67,21 +80,26 @@ class Recorder:
     def __enter__(self) -> Recorder:
         run = self._run
         self._begun = time.perf_counter()
-        if self._main:
-            if self._start:
-                _drop_redone(run.output_dir / METRICS, self._start)
-            elif os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
-                _keep_earlier(run.output_dir)
-            else:
-                _drop_redone(run.output_dir / METRICS, 0)
-            self._metrics = (run.output_dir / METRICS).open("a", encoding="utf-8")
-            self._writer = _tensorboard(run, self._start)
-            if "ZEROCFG_RUN_DIR" not in os.environ and sys.stdout.isatty():
-                self._bar = StepBar(run.plan.train.steps)
-        if self._cuda:
-            import torch
+        with ExitStack() as stack:
+            if self._main:
+                if self._start:
+                    drop_redone(run.output_dir / METRICS, self._start)
+                elif os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
+                    keep_earlier(run.output_dir)
+                else:
+                    drop_redone(run.output_dir / METRICS, 0)
+                self._metrics = stack.enter_context((run.output_dir / METRICS).open("a", encoding="utf-8"))
+                self._trackers = Trackers(run, self._start, self._earlier.get("trackers", {}))
+                stack.callback(self._trackers.close)
+                if "ZEROCFG_RUN_DIR" not in os.environ and sys.stdout.isatty():
+                    self._bar = StepBar(run.plan.train.steps)
+                    stack.callback(self._bar.close)
+            if self._cuda:
+                import torch
 
-            torch.cuda.reset_peak_memory_stats()
+                torch.cuda.reset_peak_memory_stats()
+            stack.enter_context(self._split)
+            self._stack = stack.pop_all()
         return self
 
     def begin(self, step: Step) -> None:
@@ -90,6 +108,9 @@ class Recorder:
     def end(self, step: Step, *, log: bool) -> None:
         self._completed = step.number
         self._elements += step.elements
+        if self._waited is not None:
+            self._waited += step.waited
+        self._split.collect()
         first = step.number == self._start + 1
         if not first:
             self._warm_elements += step.elements
@@ -97,25 +118,47 @@ class Recorder:
             if first:
                 self._mark_warm(step.number)
             return
-        loss = self._mean_loss(step)
-        if loss is not None:
-            self._run.last_loss = loss
-        memory = self._peak_memory()
         self._synchronize()
+        found = measured(step.losses, self._seconds_by_part(), device=self._run.device, cuda=self._cuda)
+        self._memory = found.memory_by_rank
+        if found.loss is not None:
+            self._run.last_loss = found.loss
         now = time.perf_counter()
-        speed = None
+        steps, seconds = step.number - self._marked[1], now - self._marked[0]
+        speed = self._tokens(self._elements, steps) / max(seconds, 1e-9) if not first else None
         if first:
             self._warm = (now, step.number)
         else:
-            speed = self._tokens(self._elements, step.number - self._marked[1]) / max(now - self._marked[0], 1e-9)
+            self._warm_steps += steps
+            self._warm_split = {part: self._warm_split.get(part, 0.0) + s for part, s in found.seconds.items()}
         self._marked, self._elements = (now, step.number), 0
-        self._note(step.number, loss, speed, memory, now)
+        if self._main:
+            self._note(step.number, found, self._rates(speed, steps, seconds, {} if first else found.seconds), now)
 
     def _mark_warm(self, step: int) -> None:
         """After the first step of a resumed run, where it is not logged."""
         self._synchronize()
         self._warm = self._marked = (time.perf_counter(), step)
         self._elements = 0
+        self._seconds_by_part()
+
+    def _seconds_by_part(self) -> dict[str, float]:
+        """Of this rank since the last call."""
+        seconds = {**self._split.take(), **self._collectives.take()}
+        if self._waited is not None:
+            seconds["data"], self._waited = self._waited, 0.0
+        return seconds
+
+    def _rates(self, speed: float | None, steps: float, seconds: float, parts: Mapping[str, float]) -> dict[str, float | None]:
+        """What follows from the tokens/s of a stretch and from its times. None where something is not known."""
+        each = seconds / steps if speed is not None and steps else None
+        return {
+            "tokens_per_s": speed,
+            "tokens_per_s_per_gpu": speed / self._run.world_size if speed is not None else None,
+            "mfu": self._flops / each / self._peak if each and self._flops and self._peak else None,
+            "step_seconds": each,
+            **{f"{part}_seconds": parts[part] / steps for part in PARTS if part in parts and steps},
+        }
 
     def saved(self, seconds: float) -> None:
         """A checkpoint took so long."""
@@ -126,25 +169,30 @@ class Recorder:
         if not self._main:
             return {}
         now = time.perf_counter()
-        tokens, seconds = self._warm_so_far(self._completed, now)
+        tokens, seconds, steps = self._warm_so_far(self._completed, now)
         return {
             "last_loss": self._run.last_loss if math.isfinite(self._run.last_loss) else None,
             "seconds": self._seconds(now),
             "warm_tokens": tokens,
             "warm_seconds": seconds,
+            "warm_done": steps,
+            "warm_split": self._warm_split,
+            "warm_steps": self._warm_steps,
             "checkpoint_seconds": self._checkpoint_seconds(),
             "memory_by_rank": self._most_memory(),
             "starts": [*self._earlier.get("starts", []), self._start],
+            "trackers": self._trackers.facts(),
             "summary": self._summary,
         }
 
-    def _warm_so_far(self, step: int, now: float) -> tuple[float, float]:
-        """Tokens and seconds without the first step of each start."""
-        tokens, seconds = self._earlier.get("warm_tokens", 0.0), self._earlier.get("warm_seconds", 0.0)
+    def _warm_so_far(self, step: int, now: float) -> tuple[float, float, int]:
+        """Tokens, seconds and steps without the first step of each start."""
+        tokens, seconds, steps = (self._earlier.get(f"warm_{name}", 0) for name in ("tokens", "seconds", "done"))
         if step > self._warm[1] > 0:
             tokens += self._tokens(self._warm_elements, step - self._warm[1])
             seconds += now - self._warm[0]
-        return tokens, seconds
+            steps += step - self._warm[1]
+        return float(tokens), float(seconds), int(steps)
 
     def _seconds(self, now: float) -> float:
         return float(self._earlier.get("seconds", 0.0)) + now - self._begun
@@ -155,28 +203,21 @@ class Recorder:
     def _most_memory(self) -> list[int]:
         """By rank, over all starts on the same number of ranks."""
         before = self._earlier.get("memory_by_rank", [])
-        return [max(pair) for pair in zip(before, self._memory, strict=True)] if len(before) == len(self._memory) else self._memory
+        return [max(pair) for pair in zip(before, self._memory, strict=True)] if len(before) == len(self._memory) else list(self._memory)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._bar is not None:
-            self._bar.close()
-        if not self._main:
-            return
-        self._metrics.close()
-        if self._writer is not None:
-            self._writer.close()
-        if self._summary:
+        self._stack.close()
+        if self._main and self._summary:
             self._summary |= {"steps": self._completed, "finished": self.finished, "checkpoint_seconds": self._checkpoint_seconds()}
             replace_text(self._run.output_dir / SUMMARY, json.dumps(self._summary, indent=2) + "\n")
 
-    def _note(self, step: int, loss: float | None, speed: float | None, memory: int, now: float) -> None:
-        if not self._main:
-            return
+    def _note(self, step: int, found: Measured, rates: Mapping[str, float | None], now: float) -> None:
+        memory = max(found.memory_by_rank)
         record = {
             "step": step,
-            "loss": loss,
+            "loss": found.loss,
             "lr": self._lr,
-            "tokens_per_s": speed,
+            **rates,
             "memory_bytes": memory,
             "seconds": round(self._seconds(now), 3),
             "time": time.time(),
@@ -184,31 +225,31 @@ class Recorder:
         line = json.dumps(record)
         self._metrics.write(line + "\n")
         self._metrics.flush()
-        if self._writer is not None:
-            for name in ("loss", "lr", "tokens_per_s", "memory_bytes"):
-                if record[name] is not None:
-                    self._writer.add_scalar(f"train/{name}", record[name], step)
-        self._update_summary(step, loss, memory, now)
+        self._trackers.scalars({name: value for name, value in record.items() if name not in ("step", "time")}, step)
+        self._update_summary(step, found.loss, memory, now)
         total = self._run.plan.train.steps
         parts = [f"step {step:>{len(str(total))}}/{total}"]
-        parts += [f"loss {loss:.4f}"] if loss is not None else []
+        parts += [f"loss {found.loss:.4f}"] if found.loss is not None else []
         parts += [f"lr {self._lr:.3g}"] if self._lr is not None else []
-        parts += [f"{speed:,.0f} tokens/s"] if speed is not None else []
+        parts += [f"{rates['tokens_per_s']:,.0f} tokens/s"] if rates["tokens_per_s"] is not None else []
+        parts += [f"MFU {rates['mfu']:.1%}"] if rates["mfu"] is not None else []
         log.info("  ".join([*parts, human_bytes(memory)]))
         if self._bar is not None:
             self._bar.advance(line)
 
     def _update_summary(self, step: int, loss: float | None, memory: int, now: float) -> None:
         plan = self._run.plan
-        tokens, seconds = self._warm_so_far(step, now)
+        tokens, seconds, steps = self._warm_so_far(step, now)
         by_rank = self._most_memory()
         first = self._summary.get("first_loss", loss)
+        rates = self._rates(tokens / seconds if seconds else None, steps, seconds, {})
         self._summary = {
             "steps": step,
             "planned_steps": plan.train.steps,
             "first_loss": first,
             "last_loss": loss,
-            "tokens_per_s": tokens / seconds if seconds else None,
+            **rates,
+            **{f"{part}_seconds": s / self._warm_steps for part, s in self._warm_split.items() if self._warm_steps},
             "peak_memory_bytes": max(memory, *by_rank),
             "peak_memory_bytes_by_rank": by_rank,
             "backend": plan.topology.backend,
@@ -231,31 +272,6 @@ class Recorder:
             return float(steps * plan.batch.global_batch_size * plan.model.sequence_length)
         return float(elements * self._run.data_parallel_size)
 
-    def _mean_loss(self, step: Step) -> float | None:
-        if not step.losses:
-            return None
-        import torch
-
-        loss = torch.stack(step.losses).mean()
-        if torch.distributed.is_initialized():
-            torch.distributed.all_reduce(loss)
-            loss = loss / torch.distributed.get_world_size()
-        return float(loss.item())
-
-    def _peak_memory(self) -> int:
-        """Bytes, of the rank that needs most: torch's allocator on cuda, the resident set on cpu."""
-        import torch
-
-        own = torch.cuda.max_memory_allocated() if self._cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        if not torch.distributed.is_initialized():
-            self._memory = [own]
-            return own
-        by_rank = torch.zeros(torch.distributed.get_world_size(), dtype=torch.int64, device=self._run.device)
-        by_rank[torch.distributed.get_rank()] = own
-        torch.distributed.all_reduce(by_rank)
-        self._memory = by_rank.tolist()
-        return max(self._memory)
-
     def _synchronize(self) -> None:
         if self._cuda:
             import torch
@@ -266,38 +282,3 @@ class Recorder:
         optimizer = getattr(self._engine, "optimizer", None)
         groups = getattr(optimizer, "param_groups", None)
         return float(groups[0]["lr"]) if groups else None
-
-
-def _drop_redone(metrics: Path, start: int) -> None:
-    """Leave out the lines after the step that a start begins with: those steps are done again. Also a line cut short."""
-    try:
-        lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True)
-    except FileNotFoundError:
-        return
-    kept = [line for line in lines if (step := _step_of(line)) is not None and step <= start]
-    if len(kept) < len(lines):
-        replace_text(metrics, "".join(kept))
-        log.info("%s: %d lines after step %d are dropped, those steps are done again", metrics.name, len(lines) - len(kept), start)
-
-
-def _step_of(line: str) -> int | None:
-    try:
-        return int(json.loads(line)["step"]) if line.endswith("\n") else None
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _tensorboard(run: Run, start: int) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as problem:
-        log.warning("no TensorBoard scalars: %s", problem)
-        return None
-    return SummaryWriter(log_dir=str(run.output_dir), purge_step=start + 1 if start else None)
-
-
-def _keep_earlier(folder: Path) -> None:
-    for name in (METRICS, SUMMARY):
-        kept = set_aside(folder / name)
-        if kept is not None:
-            log.info("%s of an earlier run is kept as %s", name, kept.name)

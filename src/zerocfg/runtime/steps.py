@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
@@ -37,9 +37,14 @@ class Step:
         """Detached, one a micro batch."""
         self.elements = 0
         """Elements of the first tensor of each micro batch: tokens, for a language model."""
+        self.waited = 0.0
+        """Seconds of the host until micro batches were there."""
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in islice(self._batches, self._size - self.used):
+        while self.used < self._size:
+            begun = perf_counter()
+            batch = next(self._batches)
+            self.waited += perf_counter() - begun
             self.used += 1
             moved = _to(batch, self._run.device, self._run.plan.train.pin_memory)
             self.elements += _first_size(moved)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import List, Optional
 
-from zerocfg.schema.types import Count, NumaBinding
+from zerocfg.schema.types import Count, NumaBinding, Profile, Tracker
 
 
 @dataclass
@@ -22,6 +22,14 @@ class TrainConfig:
     """Page-locked batches. Null: on with cuda."""
     data: Optional[str] = None
     """Folder of text files to train on. Null: the Python standard library's sources."""
+    profile: Profile = Profile.steps
+    """Where the time of a step goes. none: not told. steps: forward, backward, optimizer and waiting for data, by CUDA events that nothing
+    waits for. comms: the time in collectives too, by DeepSpeed's comms logger, which makes each collective blocking: no overlap, slower
+    steps. torch: torch.profiler over three early steps of each start, which take longer; traces go to profile/, the share of collectives
+    and how much of it no kernel hides to summary.json."""
+    trackers: List[Tracker] = field(default_factory=lambda: [Tracker.tensorboard])
+    """Where scalars go beside metrics.jsonl: tensorboard, wandb (pip install wandb; its own variables, such as WANDB_PROJECT and
+    WANDB_MODE, hold)."""
 
 
 @dataclass

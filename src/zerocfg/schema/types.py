@@ -78,3 +78,19 @@ class NumaBinding(Enum):
     socket = "socket"
     exclusive = "exclusive"
     core_complex = "core-complex"
+
+
+class Profile(Enum):
+    """How closely the training loop looks at its own time."""
+
+    none = "none"
+    steps = "steps"
+    comms = "comms"
+    torch = "torch"
+
+
+class Tracker(Enum):
+    """Where a run's scalars go beside metrics.jsonl."""
+
+    tensorboard = "tensorboard"
+    wandb = "wandb"

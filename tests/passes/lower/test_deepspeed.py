@@ -55,6 +55,8 @@ CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"parallelism": {"stage": 3, "leaf_module_classes": ["A", "B"]}},
         {"zero_optimization": {**ZERO3, "leaf_module": {"classes": ["A", "B"]}}},
     ),
+    ({"train.profile": "comms"}, {"comms_logger": {"enabled": True}}),
+    ({"train.profile": "torch"}, {}),
     # AutoTP: DeepSpeed would check the product against two different worlds
     (
         {"parallelism": {"stage": 3, "tensor_parallel_degree": 2}},

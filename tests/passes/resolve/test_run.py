@@ -10,7 +10,7 @@ from zerocfg.passes.resolve.run import resolve_torchrun, resolve_train
 from zerocfg.plan import TorchrunPlan, TrainPlan
 from zerocfg.schema.hardware import HardwareConfig
 from zerocfg.schema.run import TorchrunConfig, TrainConfig
-from zerocfg.schema.types import Accelerator, NumaBinding
+from zerocfg.schema.types import Accelerator, NumaBinding, Profile, Tracker
 
 GPUS = resolve_hardware(
     HardwareConfig(accelerator=Accelerator.cuda, gpus_per_node=4, memory_bytes=1, compute_capability="8.0", numa_nodes=1), None
@@ -123,11 +123,16 @@ def test_torchrun_problems(config: dict[str, Any], accelerator: str, report: str
             "cuda",
             {"steps": 5000, "seed": 0, "log_every": 1, "num_workers": 4, "pin_memory": False, "data": "/text"},
         ),
+        (
+            {"profile": Profile.none, "trackers": [Tracker.wandb, Tracker.tensorboard, Tracker.wandb]},
+            "cpu",
+            {"pin_memory": False, "profile": "none", "trackers": ("wandb", "tensorboard")},
+        ),
     ],
 )
 def test_train(config: dict[str, Any], accelerator: str, expected: dict[str, Any]) -> None:
     resolved = resolve_train(TrainConfig(**config), replace(GPUS, accelerator=accelerator))
-    common = {"steps": 100, "seed": 1234, "log_every": 10, "num_workers": 0, "data": ""}
+    common = {"steps": 100, "seed": 1234, "log_every": 10, "num_workers": 0, "data": "", "profile": "steps", "trackers": ("tensorboard",)}
     assert resolved.value == TrainPlan(**{**common, **expected})
     assert list(resolved.problems) == []
 

@@ -146,6 +146,8 @@ def _rest(plan: Plan, reasons: Reasons) -> Iterator[Leaf]:
             yield _field("activation_checkpointing", name, plan, reasons, f"activation_checkpointing.{name}")
         if checkpointing.number_checkpoints:
             yield _field("activation_checkpointing", "number_checkpoints", plan, reasons, "activation_checkpointing.number_checkpoints")
+    if plan.train.profile == "comms":
+        yield Leaf("comms_logger.enabled", True, reasons["train.profile"])
 
 
 DECIDED_BY_GROUPS: dict[str, str] = {

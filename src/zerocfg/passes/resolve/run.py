@@ -131,6 +131,8 @@ def resolve_train(config: TrainConfig, hardware: HardwareFacts) -> Resolved[Trai
         num_workers=int(config.num_workers),
         pin_memory=pin,
         data=config.data or "",
+        profile=config.profile.value,
+        trackers=tuple(dict.fromkeys(tracker.value for tracker in config.trackers)),
     )
     return Resolved(plan, reasons, problems)
 
