@@ -16,8 +16,8 @@ PLUGINS = SRC.parent.parent / "hydra_plugins"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "units", "release", "nodes"),
-    ("facts", "diagnostics", "provenance", "gpus", "confsource", "codes", "schema", "hf", "topology", "hidden"),
-    ("plan", "artifact", "resolved", "lowered"),
+    ("facts", "diagnostics", "provenance", "gpus", "confsource", "codes", "schema", "hf", "topology", "hidden", "traced"),
+    ("plan", "artifact", "resolved", "lowered", "sizes"),
     ("passes", "memory", "deepspeed"),
     ("overlay", "compiler", "planner", "deepspeed/importer"),
     ("emit", "probe", "compose", "progress"),
@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 PEERS: dict[str, set[str]] = {
     "units": {"errors"},
     "diagnostics": {"provenance"},
-    "schema": {"diagnostics", "facts"},
+    "schema": {"diagnostics", "facts", "traced"},
     "hf": {"schema", "diagnostics", "facts"},
     "gpus": {"facts"},
     "artifact": {"plan"},

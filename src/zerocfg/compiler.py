@@ -13,7 +13,7 @@ from zerocfg.diagnostics import ConfigProblems, Diagnostic, Severity, has_errors
 from zerocfg.facts import Detected
 from zerocfg.hidden import HIDDEN, is_secret
 from zerocfg.lowered import Leaf, flatten, nest, overlay
-from zerocfg.memory.check import check_memory
+from zerocfg.memory.check import check_memory, check_profile
 from zerocfg.overlay import laid_over
 from zerocfg.passes.check import check_plan
 from zerocfg.passes.lower.container import lower_container, setup, words
@@ -111,7 +111,7 @@ def examine(
     plan, reasons, found = resolve(config, detected, torch)
     reasons |= chosen
     problems += found
-    problems += check_plan(plan, as_written(reasons))
+    problems += [*check_plan(plan, as_written(reasons)), *check_profile(plan)]
     if plan.hardware.is_cuda and not has_errors(problems):
         problems += check_memory(plan)
 
@@ -218,6 +218,7 @@ def resolve(config: RunConfig, detected: Detected | None, torch: str = "") -> tu
             topology.value,
             optimizer.value.type,
             param_offload=config.offload.param.value if config.offload.param is not None else "none",
+            parameters=config.profile.parameters if config.profile is not None else None,
         ),
         "offload": offload,
         "activation_checkpointing": resolve_activation_checkpointing(config.activation_checkpointing, model.value),
@@ -229,7 +230,7 @@ def resolve(config: RunConfig, detected: Detected | None, torch: str = "") -> tu
         "torchrun": torchrun,
         "train": train,
     }
-    plan = Plan(detected=config.hardware.detect, **{name: section.value for name, section in sections.items()})
+    plan = Plan(detected=config.hardware.detect, profile=config.profile, **{name: section.value for name, section in sections.items()})
     reasons = {f"{name}.{field}": why for name, section in sections.items() for field, why in section.reasons.items()}
     return plan, reasons, [problem for section in sections.values() for problem in section.problems]
 

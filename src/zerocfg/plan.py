@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zerocfg.facts import HardwareFacts, ModelFacts
+from zerocfg.traced import ActivationTrace
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -232,6 +233,8 @@ class Plan:
     """The hardware was read off this machine."""
     model: ModelFacts | None
     """None: the user's model is not described, and nothing may be derived from it."""
+    profile: ActivationTrace | None
+    """The user's own model as `zerocfg profile` found it, whole samples; None: memory and speed follow from the dims."""
     topology: TopologyPlan
     precision: PrecisionPlan
     batch: BatchPlan
@@ -245,3 +248,12 @@ class Plan:
     communication: CommunicationPlan
     torchrun: TorchrunPlan
     train: TrainPlan
+
+    @property
+    def is_described(self) -> bool:
+        """Whether memory and speed can be predicted."""
+        return self.model is not None or self.profile is not None
+
+    @property
+    def model_name(self) -> str:
+        return self.model.name if self.model is not None and self.model.name else "the model"

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from zerocfg.memory import PARTS, ModelNotDescribed, closed_form, estimate, parameters_of
 from zerocfg.memory.constants import GIB
-from zerocfg.memory.parameters import ModelParameters
 from zerocfg.plan import Plan
+from zerocfg.traced import ModelParameters
 
 PlanOf = Callable[..., Plan]
 SMALL_BATCH = ("model=gpt_1b3", "hardware=h200x2", "model.sequence_length=256")

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerocfg.facts import ModelFacts
-from zerocfg.memory.parameters import OUTSIDE, largest_sub_group, owned_elements, padded_partition, parameters_of, sharded
+from zerocfg.memory.parameters import largest_sub_group, owned_elements, padded_partition, parameters_of, sharded
+from zerocfg.traced import OUTSIDE
 
 GPT2 = ModelFacts(
     name="gpt2",

@@ -58,20 +58,35 @@ def _plan(
 
 
 def _profile(
-    target: Annotated[str, typer.Argument(metavar="MODULE:FUNCTION", help="Builds the model, without arguments.")],
+    target: Annotated[
+        str, typer.Argument(metavar="SCRIPT.py|MODULE:FUNCTION", help="A script that calls run.build; or what builds the model.")
+    ],
+    overrides: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(metavar="OVERRIDES", help="As the script takes them."),
+    ] = None,
     inputs: Annotated[
-        str,
+        Optional[str],  # noqa: UP045
         typer.Option(
-            "--input", metavar="LENGTHxVOCAB|MODULE:FUNCTION", help="Token ids and targets of this shape, or a function of the samples."
+            "--input",
+            metavar="LENGTHxVOCAB|MODULE:FUNCTION",
+            help="Token ids and targets of this shape, or a function of the samples. Default: the script's dims; 2048x32000 without one.",
         ),
-    ] = "2048x32000",
-    dtype: Annotated[str, typer.Option("--dtype", metavar="bf16|fp16|fp32", help="Training dtype.")] = "bf16",
+    ] = None,
+    dtype: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--dtype", metavar="bf16|fp16|fp32", help="Training dtype, bf16 by default; a script's is its precision."),
+    ] = None,
+    out: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--out", metavar="FILE.json", help="Also write the profile: model.profile=FILE.json predicts from it."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Trace your own model without a GPU: parameters, FLOPs, activations a sample, the repeated block."""
     from zerocfg.cli.profile import profile_command
 
-    raise typer.Exit(profile_command(target, inputs=inputs, dtype=dtype, as_json=as_json))
+    raise typer.Exit(profile_command(target, overrides or [], inputs=inputs, dtype=dtype, out=out, as_json=as_json))
 
 
 def _calibrate(

@@ -58,9 +58,8 @@ def memory_command(
 
 
 def report(plan: Plan, found: MemoryEstimate) -> Iterator[str]:
-    name = plan.model.name if plan.model is not None and plan.model.name else "the model"
     yield (
-        f"{name} on {plan.hardware.name or plan.hardware.gpu}: ZeRO stage {plan.zero.stage}, {plan.precision.dtype},"
+        f"{plan.model_name} on {plan.hardware.name or plan.hardware.gpu}: ZeRO stage {plan.zero.stage}, {plan.precision.dtype},"
         f" micro batch {plan.batch.micro_batch_size} x {plan.batch.gradient_accumulation_steps},"
         f" {plan.topology.world_size} ranks; activations: {found.source}"
     )

@@ -13,6 +13,7 @@ from zerocfg.compiler import open_fields, resolve
 from zerocfg.compose import compose
 from zerocfg.diagnostics import Diagnostic, Severity, has_errors, in_order
 from zerocfg.facts import HardwareFacts
+from zerocfg.memory.estimate import rank_of
 from zerocfg.planner.cost import TERMS
 from zerocfg.planner.rank import Search, search
 from zerocfg.planner.rule import rule_of_size
@@ -54,7 +55,7 @@ def plan_command(
     torch = installed("torch")
     plan, _, found = resolve(config, detected, torch)
     problems += _slow_links(plan.hardware)
-    if plan.model is None:
+    if not plan.is_described:
         problems += found
         return _by_rule(config, plan.hardware, problems, as_json)
     calibration = stored_calibration(plan.hardware)
@@ -114,11 +115,11 @@ def opened(config: RunConfig, axes: Axes) -> RunConfig:
 def report(result: Search, config: RunConfig, top: int) -> Iterator[str]:
     best = result.ranked[0]
     plan = best.plan
-    model, hardware = plan.model, plan.hardware
-    assert model is not None
+    hardware, shape = plan.hardware, rank_of(plan)
+    parameters = shape.parameters.num_trainable + shape.parameters.num_frozen
     nodes = f"{hardware.num_nodes} nodes of " if hardware.num_nodes > 1 else ""
     yield (
-        f"{model.name or 'the model'}, {human_count(model.num_parameters)} parameters, sequences of {model.sequence_length}, on"
+        f"{plan.model_name}, {human_count(parameters)} parameters, sequences of {shape.trace.tokens}, on"
         f" {nodes}{hardware.gpus_per_node} x {hardware.gpu or hardware.accelerator}"
     )
     yield f"{result.tried} plans compared, {len(result.ranked)} kinds fit; rates: {result.rates.source}"

@@ -42,7 +42,7 @@ def memory_plot(plan: Plan, found: MemoryEstimate, file: Path) -> None:
             bottoms = {phase: bottoms[phase] + height for phase, height in zip(tops, heights, strict=True)}
     axes.axhline(found.usable_bytes / GIB, color="black", linestyle="--", label="card, less context")
     axes.set_ylabel("GiB")
-    axes.set_title(f"{plan.model.name if plan.model else 'model'}, stage {plan.zero.stage}, micro batch {plan.batch.micro_batch_size}")
+    axes.set_title(f"{plan.model_name}, stage {plan.zero.stage}, micro batch {plan.batch.micro_batch_size}")
     axes.legend(fontsize="small")
     figure.savefig(file)
 

@@ -4,45 +4,95 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from zerocfg.cli import output
-from zerocfg.memory.activations import ActivationTrace
-from zerocfg.profile.trace import CannotTrace, causal_lm_inputs, trace_model
+from zerocfg.diagnostics import ConfigProblems
+from zerocfg.errors import ZerocfgError
+from zerocfg.profile.trace import CannotTrace, Inputs, causal_lm_inputs, trace_model
+from zerocfg.traced import ActivationTrace, as_profile
 from zerocfg.units import human_bytes, human_count
 
 DTYPES = ("bf16", "fp16", "fp32")
 
 
-def profile_command(target: str, *, inputs: str = "2048x32000", dtype: str = "bf16", as_json: bool = False) -> int:
-    """target: module:function that builds the model. inputs: LENGTHxVOCABULARY of a causal language model called with (tokens,
-    targets), or module:function that takes the number of samples. Status 1 when it cannot be traced, 2 for wrong usage."""
-    if dtype not in DTYPES:
-        output.say(f"--dtype {dtype}: one of {', '.join(DTYPES)}")
+def profile_command(
+    target: str,
+    overrides: Sequence[str] = (),
+    *,
+    inputs: str | None = None,
+    dtype: str | None = None,
+    out: str | None = None,
+    as_json: bool = False,
+) -> int:
+    """target: a training script that calls run.build, traced under `overrides`; or module:function that builds the model.
+
+    inputs: LENGTHxVOCABULARY of a causal language model called with (tokens, targets), or module:function that takes the number of
+    samples; a script's default is its model's dims. out: also write what model.profile reads. Status 1 when it cannot be traced or
+    written, 2 for wrong usage.
+    """
+    script = Path(target) if target.endswith(".py") else None
+    if dtype is not None and (dtype not in DTYPES or script is not None):
+        output.say(f"--dtype {dtype}: " + (f"one of {', '.join(DTYPES)}" if script is None else f"precision={dtype}, as the script is run"))
+        return 2
+    if overrides and script is None:
+        output.say(f"{' '.join(overrides)}: overrides go with a script, and {target} is none")
         return 2
     sys.path.insert(0, os.getcwd())
     try:
-        build = load(target)
-        shape = re.fullmatch(r"(\d+)x(\d+)", inputs)
-        make = causal_lm_inputs(int(shape[1]), int(shape[2])) if shape else load(inputs)
-        trace = trace_model(build, make, dtype=dtype)
+        make = inputs_of(inputs if inputs is not None or script is not None else "2048x32000")
+        if script is not None:
+            trace = _of_script(script, overrides, make)
+        else:
+            assert make is not None
+            trace = trace_model(load(target), make, dtype=dtype or "bf16")
     except WrongTarget as wrong:
         output.say(str(wrong))
         return 2
-    except CannotTrace as why:
+    except ConfigProblems as problems:
+        output.report(problems.diagnostics)
+        return 1
+    except ZerocfgError as why:
         output.say(f"{target} cannot be traced: {why}")
         return 1
     finally:
-        sys.path.pop(0)
+        sys.path.remove(os.getcwd())
     if as_json:
         output.product_json(as_dict(trace))
     else:
         output.product("\n".join(report(trace)))
+    if out is not None:
+        try:
+            Path(out).write_text(json.dumps(as_profile(trace)) + "\n", encoding="utf-8")
+        except OSError as problem:
+            output.say(f"--out {out}: {problem.strerror or problem}")
+            return 1
+        output.say(f"written to {out}: give model.profile={out} to zerocfg plan, memory, check and to the script itself")
     return 0
+
+
+def inputs_of(text: str | None) -> Inputs | None:
+    if text is None:
+        return None
+    shape = re.fullmatch(r"(\d+)x(\d+)", text)
+    return causal_lm_inputs(int(shape[1]), int(shape[2])) if shape else load(text)
+
+
+def _of_script(script: Path, overrides: Sequence[str], inputs: Inputs | None) -> ActivationTrace:
+    if not script.is_file():
+        raise WrongTarget(f"there is no {script}")
+    from zerocfg.profile.script import trace_script
+
+    try:
+        return trace_script(script, overrides, inputs)
+    except SystemExit as end:
+        raise CannotTrace("the script ended before it built its model; what it said is above") from end
 
 
 class WrongTarget(Exception):
@@ -63,7 +113,7 @@ def load(target: str) -> Callable[..., Any]:
 
 
 def as_dict(trace: ActivationTrace) -> dict[str, Any]:
-    plain = {field.name: getattr(trace, field.name) for field in dataclasses.fields(trace) if field.name != "parameters"}
+    plain = {name: value for name, value in dataclasses.asdict(trace).items() if name != "parameters"}
     parameters = trace.parameters
     assert parameters is not None
     counts = {

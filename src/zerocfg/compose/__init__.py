@@ -190,6 +190,10 @@ def _finish(cfg: DictConfig, recorded: Recorded, diagnostics: list[Diagnostic], 
         from zerocfg.compose.model_file import apply_hf_config
 
         diagnostics += apply_hf_config(container, written)
+    if (container.get("model") or {}).get("profile"):
+        from zerocfg.compose.model_file import read_model_profile
+
+        diagnostics += read_model_profile(container)
     return Composed(cfg, container, written.origins(), diagnostics)
 
 

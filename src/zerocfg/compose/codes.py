@@ -19,4 +19,5 @@ CODES: dict[str, str] = {
     "ZC172": "model.hf_config describes an architecture that the model group cannot: mixture of experts, encoder-decoder.",
     "ZC173": "model.hf_config was read with guesses.",
     "ZC174": "The primary config has none of zerocfg's groups.",
+    "ZC175": "model.profile names a file that zerocfg profile did not write.",
 }

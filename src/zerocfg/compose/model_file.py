@@ -1,4 +1,4 @@
-"""model.hf_config=PATH: read the file and lay its dims over the model group."""
+"""model.hf_config=PATH: read the file and lay its dims over the model group. model.profile=PATH: read what was traced."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 from zerocfg.compose.origins import Written, short
 from zerocfg.diagnostics import Diagnostic, Severity
 from zerocfg.hf import NAMES, read_model
+from zerocfg.schema import PROFILE
 from zerocfg.schema.load import field_names
 from zerocfg.schema.model import ModelConfig
+from zerocfg.traced import NotAProfile, read_profile
 
 
 def apply_hf_config(container: dict[str, Any], written: Written) -> list[Diagnostic]:
@@ -54,6 +56,23 @@ def apply_hf_config(container: dict[str, Any], written: Written) -> list[Diagnos
         line = _line_of(text, source)
         written.put(f"model.{key}", since, f"{label}:{line}" if line else f"{label} ({source})", replaces=True)
     return [_guessed(f"{where}: {note}") for note in found.notes]
+
+
+def read_model_profile(container: dict[str, Any]) -> list[Diagnostic]:
+    """Put the trace that model.profile names into the container, for schema.load. Code: ZC175 the file cannot be read or is none."""
+    asked = str(container["model"]["profile"])
+    where, how = f"model.profile={asked}", f"zerocfg profile train.py --out {asked}, or module:function of what builds the model"
+    try:
+        container[PROFILE] = read_profile(json.loads(Path(asked).expanduser().read_text(encoding="utf-8")))
+    except OSError as error:
+        problem = f"{where} cannot be read: {error.strerror or error} ({Path(asked).expanduser().absolute()})"
+    except NotAProfile as error:
+        problem = f"{where} is no profile: {error}"
+    except ValueError as error:
+        problem = f"{where} is not JSON: {error}"
+    else:
+        return []
+    return [Diagnostic(code="ZC175", path="model.profile", message=problem, hint=how)]
 
 
 def _guessed(message: str) -> Diagnostic:

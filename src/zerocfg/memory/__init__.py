@@ -6,10 +6,11 @@ Pure. It follows what DeepSpeed 0.19.8 allocates and when, read off its source a
 
 from __future__ import annotations
 
-from zerocfg.memory.activations import ActivationTrace, closed_form
+from zerocfg.memory.activations import closed_form
 from zerocfg.memory.estimate import MemoryEstimate, ModelNotDescribed, estimate
 from zerocfg.memory.moments import PARTS, Moment
-from zerocfg.memory.parameters import ModelParameters, Parameter, parameters_of
+from zerocfg.memory.parameters import parameters_of
+from zerocfg.traced import ActivationTrace, ModelParameters, Parameter
 
 __all__ = [
     "PARTS",

@@ -7,70 +7,13 @@ bf16, 12 + 4k + 4f/h (gelu) or 12 + 4k + 8f/h (swiglu, eager) bytes per token, h
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from zerocfg.facts import ModelFacts
-from zerocfg.memory.parameters import ModelParameters
+from zerocfg.memory.operations import operations
+from zerocfg.traced import ActivationTrace
 
 DTYPE_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 _INDEX_BYTES = 8
 """Token ids and targets are int64."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ActivationTrace:
-    """Bytes a sample, by where they are held. Blocks are the repeated part; the loss is the head and all behind it."""
-
-    source: str
-    """closed form or traced."""
-    dtype: str
-    tokens: int
-    """Tokens a sample on this rank."""
-    num_blocks: int
-    block_saved: int
-    """Kept by one block for its backward pass, its output counted, its input not."""
-    block_input: int
-    """A block's input: all that activation checkpointing keeps of a block."""
-    block_backward: int
-    """Most that the backward pass of one block needs on top of what the block has saved, the incoming gradient counted."""
-    outside_saved: int
-    """Kept outside of blocks and loss: the embedding's output, token ids."""
-    loss_forward: int
-    """Most that final norm, head and loss hold at once in the forward pass."""
-    loss_saved: int
-    """What they keep for the backward pass."""
-    loss_backward: int
-    """Most that they hold at once in the backward pass, what they saved included."""
-    head_backward: int
-    """Held while the head's weight gradient is computed: the logits' gradient and the gradient of the head's input."""
-    shared: int = 0
-    """Independent of the number of samples: rotary tables, masks."""
-    flops_per_token: float = 0.0
-    """Forward and backward, attention counted in full (non-causal); 0 when unknown."""
-    parameters: ModelParameters | None = None
-    """The traced model's own parameters; None: those of the dims."""
-    block_classes: tuple[str, ...] = ()
-    """Class names of the repeated blocks: candidates for zero_optimization.leaf_module.classes."""
-
-    def kept(self, samples: int, *, checkpointing: bool) -> int:
-        """Bytes held when the forward pass of the blocks is done."""
-        block = self.block_input if checkpointing else self.block_saved
-        return self.shared + samples * (self.outside_saved + self.num_blocks * block)
-
-    def scaled(self, factor: float) -> ActivationTrace:
-        """All per-sample counts times `factor`: a trace of the whole model, for a rank that holds a part of each sample."""
-        return replace(
-            self,
-            tokens=int(self.tokens * factor),
-            block_saved=int(self.block_saved * factor),
-            block_input=int(self.block_input * factor),
-            block_backward=int(self.block_backward * factor),
-            outside_saved=int(self.outside_saved * factor),
-            loss_forward=int(self.loss_forward * factor),
-            loss_saved=int(self.loss_saved * factor),
-            loss_backward=int(self.loss_backward * factor),
-            head_backward=int(self.head_backward * factor),
-        )
 
 
 def closed_form(
@@ -110,6 +53,7 @@ def closed_form(
     wide = vocab * 4 if fp32_logits else logits
     upcast = wide if fp32_logits and b != 4 else 0
     head_input = b * h + norm_statistics
+    blocks, outside = operations(model, b, tensor_parallel_degree=tp, sequence_parallel_degree=sp)
     return ActivationTrace(
         source="closed form",
         dtype=dtype,
@@ -127,6 +71,8 @@ def closed_form(
         head_backward=s * (head_input + logits + b * h),
         shared=s * model.head_dim * b if model.positions == "rotary" else 0,
         flops_per_token=flops_per_token(model),
+        blocks=blocks,
+        outside=outside,
     )
 
 

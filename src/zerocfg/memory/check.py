@@ -6,19 +6,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from zerocfg.diagnostics import Diagnostic, Severity
-from zerocfg.memory.activations import ActivationTrace
 from zerocfg.memory.constants import CLOSE_TO_LIMIT
 from zerocfg.memory.estimate import MemoryEstimate, ModelNotDescribed, estimate
 from zerocfg.memory.host import HOST_PARTS
 from zerocfg.memory.moments import PARTS
 from zerocfg.memory.variants import Variant, variants, with_stage
 from zerocfg.plan import Plan
-from zerocfg.units import human_bytes
+from zerocfg.traced import ActivationTrace, same_width, total
+from zerocfg.units import human_bytes, human_count
 
 CODES: dict[str, str] = {
     "ZC501": "The plan does not fit the GPU.",
     "ZC502": "Offloading needs more host memory than the machine has.",
     "ZC503": "The plan fits, but takes nearly all of the GPU.",
+    "ZC504": "model.profile was traced of another model, length or width than the run has.",
 }
 
 SHOWN = 3
@@ -40,6 +41,35 @@ def check_memory(plan: Plan, trace: ActivationTrace | None = None) -> Iterator[D
         yield _close(plan, found, trace)
     if 0 < plan.hardware.host_memory_bytes < found.host_bytes_per_node:
         yield _host(plan, found, trace)
+
+
+COUNTS_DIFFER = 0.03
+"""Share by which the parameters of a profile and of the dims may differ: dims leave out a few vectors."""
+
+
+def check_profile(plan: Plan) -> Iterator[Diagnostic]:
+    """ZC504: predictions would be of another run than this one."""
+    trace, model = plan.profile, plan.model
+    if trace is None:
+        return
+    again = "zerocfg profile once more, with the overrides of this run"
+    if not same_width(trace.dtype, plan.precision.dtype):
+        yield _profile(f"was traced in {trace.dtype}, and the run trains in {plan.precision.dtype}", f"{again}, or --dtype")
+    if model is None:
+        return
+    alone = "model=none, so that only the profile counts"
+    if trace.tokens != model.sequence_length:
+        yield _profile(
+            f"has samples of {trace.tokens} tokens, and model.sequence_length is {model.sequence_length}", f"{again}, or {alone}"
+        )
+    found = total(trace.parameters.entries) if trace.parameters is not None else model.num_parameters
+    if abs(found / model.num_parameters - 1) > COUNTS_DIFFER:
+        dims = f"the dims of {model.name or 'the group model'} make {human_count(model.num_parameters)}"
+        yield _profile(f"has {human_count(found)} parameters, and {dims}", alone)
+
+
+def _profile(problem: str, hint: str) -> Diagnostic:
+    return Diagnostic(code="ZC504", path="model.profile", message=f"model.profile {problem}", hint=hint)
 
 
 def fitting(plan: Plan, trace: ActivationTrace | None, *, accept: Callable[[MemoryEstimate], bool]) -> list[Variant]:
@@ -119,8 +149,7 @@ def _host(plan: Plan, found: MemoryEstimate, trace: ActivationTrace | None) -> D
 
 
 def _subject(plan: Plan) -> str:
-    name = plan.model.name if plan.model is not None and plan.model.name else "the model"
-    return f"{name} at stage {plan.zero.stage}, micro batch {plan.batch.micro_batch_size},"
+    return f"{plan.model_name} at stage {plan.zero.stage}, micro batch {plan.batch.micro_batch_size},"
 
 
 def _largest(parts: Mapping[str, int], names: Mapping[str, str]) -> str:

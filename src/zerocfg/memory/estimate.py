@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zerocfg.errors import ZerocfgError
-from zerocfg.memory.activations import ActivationTrace, closed_form
+from zerocfg.memory.activations import closed_form
 from zerocfg.memory.constants import (
     CUBLAS_WORKSPACE_BYTES,
     CUBLAS_WORKSPACES,
@@ -19,12 +19,13 @@ from zerocfg.memory.constants import (
 )
 from zerocfg.memory.host import host_memory
 from zerocfg.memory.moments import PARTS, PHASES, Moment
-from zerocfg.memory.parameters import ModelParameters, parameters_of
+from zerocfg.memory.parameters import cut_over, parameters_of
 from zerocfg.memory.replicated import bf16_optimizer, stage_0
 from zerocfg.memory.sharded import stages_1_and_2
 from zerocfg.memory.stage3 import stage_3
 from zerocfg.memory.states import BF16_OPTIMIZER, ZERO_1_2, ZERO_3, Rank
 from zerocfg.plan import Plan
+from zerocfg.traced import ActivationTrace, ModelParameters, same_width
 
 
 class ModelNotDescribed(ZerocfgError):
@@ -106,26 +107,33 @@ class MemoryEstimate:
 def rank_of(plan: Plan, trace: ActivationTrace | None = None, parameters: ModelParameters | None = None) -> Rank:
     """The most loaded rank of a plan. Raises ModelNotDescribed.
 
-    trace: the model's own activations, as traced for whole samples in the plan's dtype; None: the closed form of plan.model.
+    trace: the model's own activations, as traced for whole samples in a dtype as wide as the plan's; None: the plan's profile, else
+    the closed form of plan.model.
     parameters: the model's own; None: the trace's, else those of plan.model.
     """
     topology, model = plan.topology, plan.model
     tp, sp = topology.tensor_parallel_degree, topology.sequence_parallel_degree
     described = closed_form(model, plan.precision.dtype, tensor_parallel_degree=tp, sequence_parallel_degree=sp) if model else None
+    trace = trace or plan.profile
     if trace is None:
         if described is None:
-            raise ModelNotDescribed("model=none describes no model: give its dims (model=gpt_1b3, model.hf_config=PATH) or trace it")
+            raise ModelNotDescribed(
+                "model=none describes no model: give its dims (model=gpt_1b3, model.hf_config=PATH), or trace it (zerocfg profile)"
+            )
         trace = described
     else:
-        if trace.dtype != plan.precision.dtype:
+        if not same_width(trace.dtype, plan.precision.dtype):
             raise ModelNotDescribed(f"the trace is for {trace.dtype}, the plan for {plan.precision.dtype}: trace it again")
         if tp > 1 and model is not None and described is not None:
+            # heads and MLP are cut, the residual stream is not
             whole = closed_form(model, plan.precision.dtype)
-            trace = trace.scaled(described.block_saved / whole.block_saved)
+            trace = trace.with_blocks_cut(described.block_saved / whole.block_saved, 1 / tp)
+        elif tp > 1:
+            trace = trace.with_blocks_cut(1.0, 1 / tp)
         elif sp > 1:
-            trace = trace.scaled(1 / sp)
-    if parameters is None and trace.parameters is not None and tp == 1:
-        parameters = trace.parameters
+            trace = trace.of_part(sp)
+    if parameters is None and trace.parameters is not None:
+        parameters = trace.parameters if tp == 1 else cut_over(trace.parameters, tp)
     if parameters is None:
         if model is None:
             raise ModelNotDescribed("model=none describes no model, and the trace has no parameters")

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from zerocfg.memory.activations import DTYPE_BYTES
 from zerocfg.memory.constants import MIN_SWAP_BYTES
-from zerocfg.memory.parameters import owned_elements, sharded, total
+from zerocfg.memory.parameters import owned_elements, sharded
 from zerocfg.memory.sharded import compact
 from zerocfg.memory.states import Rank
+from zerocfg.traced import total
 
 HOST_PARTS: dict[str, str] = {
     "parameters": "parameters",

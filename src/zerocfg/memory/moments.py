@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zerocfg.memory.parameters import OUTSIDE
 from zerocfg.memory.states import Rank
+from zerocfg.traced import OUTSIDE
 
 PHASES = ("init", "forward", "backward", "step")
 PARTS: dict[str, str] = {

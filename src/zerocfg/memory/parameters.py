@@ -3,109 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import replace
+from functools import lru_cache
 
 from zerocfg.facts import ModelFacts
-
-OUTSIDE = -1
-"""`Parameter.block` of what belongs to no repeated block: embeddings, final norm, head."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    name: str
-    numel: int
-    """Elements on this tensor-parallel rank."""
-    is_matrix: bool = True
-    trainable: bool = True
-    block: int = OUTSIDE
-    """Index of the repeated block that owns it."""
-    module: str = ""
-    """Path of the module that owns it; parameters of one module are gathered in one call at stage 3."""
-    head: bool = False
-    """Output projection, or the embedding where both share one weight."""
-
-    @property
-    def uses_muon(self) -> bool:
-        """DeepSpeed's rule: a matrix whose name has neither embed nor lm_head in it (deepspeed/__init__.py:369)."""
-        name = self.name.lower()
-        return self.is_matrix and "embed" not in name and "lm_head" not in name
-
-
-@dataclass(frozen=True)
-class ModelParameters:
-    """In the order of `model.parameters()`, a shared weight once."""
-
-    entries: tuple[Parameter, ...]
-    num_blocks: int
-
-    @cached_property
-    def trainable(self) -> tuple[Parameter, ...]:
-        return tuple(p for p in self.entries if p.trainable)
-
-    @cached_property
-    def num_trainable(self) -> int:
-        return total(self.trainable)
-
-    @cached_property
-    def num_frozen(self) -> int:
-        return total(self.entries) - self.num_trainable
-
-    @cached_property
-    def largest(self) -> int:
-        """Elements of the largest trainable parameter."""
-        return max((p.numel for p in self.trainable), default=0)
-
-    @cached_property
-    def largest_in_block(self) -> int:
-        return max((p.numel for p in self.trainable if p.block != OUTSIDE), default=self.largest)
-
-    @cached_property
-    def largest_module(self) -> int:
-        """Elements of the module with the most parameters of its own: what one all-gather fetches at least."""
-        sizes: dict[str, int] = {}
-        for p in self.entries:
-            sizes[p.module or p.name] = sizes.get(p.module or p.name, 0) + p.numel
-        return max(sizes.values(), default=0)
-
-    @cached_property
-    def block_numel(self) -> int:
-        """Elements of the largest block."""
-        return _largest_block(self.entries)
-
-    @cached_property
-    def trainable_in_block(self) -> int:
-        """Trainable elements of the block with the most of them."""
-        return _largest_block(self.trainable)
-
-    @cached_property
-    def head_numel(self) -> int:
-        """Trainable elements of the output projection."""
-        return total(p for p in self.trainable if p.head)
-
-    @cached_property
-    def embedding_numel(self) -> int:
-        """Trainable elements of the largest parameter outside of the blocks that is not the head: its gradient comes last."""
-        return max((p.numel for p in self.trainable if p.block == OUTSIDE and p.is_matrix), default=0)
-
-    @cached_property
-    def is_tied(self) -> bool:
-        """The head is the embedding: one parameter that autograd finishes only at the end of the backward pass."""
-        first = next(iter(self.entries), None)
-        return first is not None and first.head
-
-
-def _largest_block(parameters: Iterable[Parameter]) -> int:
-    sizes: dict[int, int] = {}
-    for p in parameters:
-        if p.block != OUTSIDE:
-            sizes[p.block] = sizes.get(p.block, 0) + p.numel
-    return max(sizes.values(), default=0)
-
-
-def total(parameters: Iterable[Parameter]) -> int:
-    return sum(p.numel for p in parameters)
+from zerocfg.traced import OUTSIDE, ModelParameters, Parameter
 
 
 @lru_cache(maxsize=256)
@@ -146,6 +48,14 @@ def parameters_of(model: ModelFacts, tensor_parallel_degree: int = 1) -> ModelPa
     if not model.tie_word_embeddings:
         entries.append(Parameter("head.weight", model.embedding_parameters, module="head", head=True))
     return ModelParameters(tuple(entries), model.num_hidden_layers)
+
+
+def cut_over(parameters: ModelParameters, tensor_parallel_degree: int) -> ModelParameters:
+    """What AutoTP leaves of a traced model on one rank: the matrices of the blocks are cut, all else is whole."""
+    entries = tuple(
+        replace(p, numel=-(-p.numel // tensor_parallel_degree)) if p.block != OUTSIDE and p.is_matrix else p for p in parameters.entries
+    )
+    return ModelParameters(entries, parameters.num_blocks)
 
 
 def owned_elements(numels: Iterable[int], ranks: int) -> tuple[int, ...]:

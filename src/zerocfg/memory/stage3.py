@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zerocfg.memory.moments import Moment, moment, passes, until_first_reduce
-from zerocfg.memory.parameters import total
 from zerocfg.memory.replicated import step_extra
 from zerocfg.memory.states import Rank
+from zerocfg.traced import total
 
 
 @dataclass(frozen=True, slots=True)

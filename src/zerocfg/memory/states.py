@@ -5,18 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from zerocfg.memory.activations import DTYPE_BYTES, ActivationTrace
+from zerocfg.memory.activations import DTYPE_BYTES
 from zerocfg.memory.constants import MUON_CACHE_BYTES
-from zerocfg.memory.parameters import (
-    ModelParameters,
-    Parameter,
-    largest_sub_group,
-    owned_elements,
-    padded_partition,
-    sharded,
-    total,
-)
+from zerocfg.memory.parameters import largest_sub_group, owned_elements, padded_partition, sharded
 from zerocfg.plan import Plan
+from zerocfg.traced import ActivationTrace, ModelParameters, Parameter, total
 
 BASIC, FUSED_16, UNFUSED_16 = "basic", "FP16_Optimizer", "FP16_UnfusedOptimizer"
 BF16_OPTIMIZER, ZERO_1_2, ZERO_3 = "BF16_Optimizer", "DeepSpeedZeroOptimizer", "DeepSpeedZeroOptimizer_Stage3"

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from zerocfg.facts import ModelFacts
-from zerocfg.plan import Plan, ZeroPlan
-
-_BUCKET, _BILLION = 500_000_000, 1_000_000_000
-_LARGEST_BUCKET, _LARGEST_PREFETCH = 100_000_000, 400_000_000
+from zerocfg.plan import Plan
+from zerocfg.sizes import shape_of, zero_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +77,7 @@ def checkpointed(base: Variant) -> Variant | None:
 
 
 def with_stage(base: Variant, stage: int) -> Variant:
-    """At another ZeRO stage, its sizes as the compiler chooses them for the model (passes/resolve/zero.py; a test holds both
-    together)."""
+    """At another ZeRO stage, its sizes as the compiler chooses them for the model."""
     plan = base.plan
     changed = replace(
         plan.zero,
@@ -91,27 +87,12 @@ def with_stage(base: Variant, stage: int) -> Variant:
         reduce_scatter=stage >= 1 and not (stage == 3 and plan.optimizer.type.lower() == "muon"),
         find_leaf_modules=stage == 3 and not plan.zero.leaf_module_classes and plan.topology.tensor_parallel_degree == 1,
     )
-    if plan.model is not None:
-        changed = _sized(changed, plan.model)
+    shape = shape_of(plan.model, plan.profile.parameters if plan.profile is not None else None)
+    if shape.whole:
+        by_block = stage == 3 and (changed.find_leaf_modules or bool(changed.leaf_module_classes))
+        sizes = zero_sizes(shape, stage, by_block=by_block)
+        changed = replace(changed, **{name: size.value for name, size in sizes.items()})  # type: ignore[arg-type]
     return Variant((*base.overrides, f"parallelism=zero{stage}"), replace(plan, zero=changed))
-
-
-def _sized(zero: ZeroPlan, model: ModelFacts) -> ZeroPlan:
-    square, whole = model.hidden_size**2, model.num_parameters
-    by_block = zero.stage == 3 and (zero.find_leaf_modules or bool(zero.leaf_module_classes))
-    bucket = _BUCKET if zero.stage != 3 else square
-    if by_block and square <= _LARGEST_BUCKET // 2:
-        bucket *= max(1, min(round(model.block_parameters / square), _LARGEST_BUCKET // square))
-    prefetch = min(model.block_parameters, _LARGEST_PREFETCH) if by_block else 9 * square // 10
-    return replace(
-        zero,
-        reduce_bucket_size=min(whole, bucket),
-        stage3_prefetch_bucket_size=min(whole, prefetch),
-        stage3_param_persistence_threshold=min(whole, 10 * model.hidden_size),
-        stage3_max_live_parameters=min(whole, _BILLION),
-        stage3_max_reuse_distance=min(whole, _BILLION),
-        sub_group_size=min(whole, _BILLION),
-    )
 
 
 def offloaded(base: Variant, *, param: bool) -> Variant:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zerocfg.memory.estimate import rank_of
-from zerocfg.memory.parameters import OUTSIDE, total
 from zerocfg.memory.states import Rank
 from zerocfg.plan import Plan
 from zerocfg.planner.rates import Rates
 from zerocfg.planner.work import Work, work_of
+from zerocfg.traced import OUTSIDE, total
 
 CONTENTION = 0.3
 """Share of a hidden collective's time by which the kernels beside it slow down: NCCL takes some of the multiprocessors and of
@@ -72,7 +72,7 @@ class Cost:
 
 
 def cost_of(plan: Plan, rates: Rates, rank: Rank | None = None) -> Cost:
-    """Predicted time of a plan with a described model (ModelNotDescribed otherwise)."""
+    """Predicted time of a plan whose model is described or profiled (ModelNotDescribed otherwise)."""
     rank = rank or rank_of(plan)
     work = work_of(rank)
     steps = plan.batch.gradient_accumulation_steps
@@ -104,9 +104,9 @@ def _gpu_seconds(rank: Rank, work: Work, rates: Rates) -> float:
     seconds += work.launches * rates.kernel_us * 1e-6 / 2  # half of the operators run long enough to hide their ramp
     if rank.plan.zero.stage in (1, 2):
         seconds += GRADIENT_COPY_BYTES * rank.numel / memory
-    options, model = rank.plan.activation_checkpointing, rank.plan.model
-    if options.enabled and options.cpu_checkpointing and model is not None:
-        moved = rank.param_width * model.hidden_size * model.num_hidden_layers * work.tokens
+    options, trace = rank.plan.activation_checkpointing, rank.trace
+    if options.enabled and options.cpu_checkpointing:
+        moved = rank.micro * trace.num_blocks * trace.block_input
         seconds += moved / (rates.d2h_gbps * 1e9) + moved / (rates.h2d_gbps * 1e9)
     return seconds
 
@@ -188,12 +188,9 @@ def _communication(rank: Rank, rates: Rates, gpu: float) -> tuple[float, float, 
 
 def _model_parallel(rank: Rank, rates: Rates) -> float:
     """Tensor parallelism: four all-reduces of the residual stream a block. Ulysses: four all-to-alls, twice."""
-    plan, model = rank.plan, rank.plan.model
-    assert model is not None
-    tp, sp = plan.topology.tensor_parallel_degree, plan.topology.sequence_parallel_degree
-    tokens = plan.batch.micro_batch_size * model.sequence_length / sp
-    size = rank.param_width * tokens * model.hidden_size
-    layers = model.num_hidden_layers
+    topology, layers = rank.plan.topology, rank.trace.num_blocks
+    tp, sp = topology.tensor_parallel_degree, topology.sequence_parallel_degree
+    size = rank.micro * rank.trace.block_input
     if tp > 1:
         return layers * 4 * rates.all_reduce.seconds(2 * (tp - 1) / tp * size)
     return layers * 8 * rates.all_gather.seconds((sp - 1) / sp * size)

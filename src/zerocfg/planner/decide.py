@@ -31,7 +31,7 @@ def fill_in(config: RunConfig, detected: Detected | None, torch: str = "", *, ca
     """Give every open field its value. Codes: ZC501, ZC502 of the smallest plan when none fits, ZC511 chosen by the rule of size."""
     left = open_fields(config)
     settled = changed(config, _stand_ins(left))
-    if resolve(settled, detected, torch)[0].model is None:
+    if not resolve(settled, detected, torch)[0].is_described:
         return _by_rule(config, detected, torch, left)
     found = search(settled, detected, axes_of(left), torch=torch, calibration=calibration)
     if not found.ranked:

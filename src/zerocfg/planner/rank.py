@@ -9,7 +9,7 @@ from typing import Any
 from zerocfg.compiler import as_written, resolve
 from zerocfg.diagnostics import Diagnostic, has_errors
 from zerocfg.facts import Detected
-from zerocfg.memory.check import check_memory
+from zerocfg.memory.check import check_memory, check_profile
 from zerocfg.memory.estimate import MemoryEstimate, estimate
 from zerocfg.passes.check import check_plan
 from zerocfg.plan import Plan
@@ -90,7 +90,7 @@ class _Sized:
 def search(
     config: RunConfig, detected: Detected | None, axes: Axes, *, torch: str = "", calibration: Mapping[str, Any] | None = None
 ) -> Search:
-    """Compare every plan that `axes` allows. The model must be described.
+    """Compare every plan that `axes` allows. The model must be described or profiled.
 
     calibration: what `zerocfg calibrate` wrote for this hardware.
     """
@@ -140,8 +140,8 @@ def _resolved(
     if axes.micro_batch:
         changes["batch.micro_batch_size"] = None
     plan, reasons, problems = resolve(changed(config, changes), detected, torch)
-    problems = [*problems, *check_plan(plan, as_written(reasons))]
-    return (None, problems) if has_errors(problems) or plan.model is None else (plan, problems)
+    problems = [*problems, *check_plan(plan, as_written(reasons)), *check_profile(plan)]
+    return (None, problems) if has_errors(problems) or not plan.is_described else (plan, problems)
 
 
 def micro_batches(config: RunConfig, plan: Plan, axes: Axes) -> Sequence[int]:

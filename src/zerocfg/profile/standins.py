@@ -13,12 +13,13 @@ from typing import Any
 
 
 @contextmanager
-def as_on_cuda(count_flops: Callable[[float], None]) -> Iterator[None]:
-    """Replace these functions of torch.nn.functional while the block runs. count_flops: takes attention's, which no formula sees."""
+def as_on_cuda(count_flops: Callable[[float], None], count_norm: Callable[[float], None]) -> Iterator[None]:
+    """Replace these functions of torch.nn.functional while the block runs. count_flops, count_norm: take attention's FLOPs and the
+    bytes that a norm moves, which no formula sees."""
     import torch
     from torch.nn import functional
 
-    attention, norm = _kernels(count_flops)
+    attention, norm = _kernels(count_flops, count_norm)
     math_attention = functional.scaled_dot_product_attention
 
     def scaled_dot_product_attention(
@@ -56,7 +57,7 @@ def as_on_cuda(count_flops: Callable[[float], None]) -> Iterator[None]:
             setattr(functional, name, function)
 
 
-def _kernels(count_flops: Callable[[float], None]) -> tuple[Any, Any]:
+def _kernels(count_flops: Callable[[float], None], count_norm: Callable[[float], None]) -> tuple[Any, Any]:
     import torch
 
     class FlashAttention(torch.autograd.Function):  # type: ignore[misc]
@@ -92,11 +93,13 @@ def _kernels(count_flops: Callable[[float], None]) -> tuple[Any, Any]:
         def forward(ctx: Any, x: Any, weight: Any, dims: int) -> Any:
             rows = x.new_empty(*x.shape[:-dims], *([1] * dims), dtype=torch.float32)
             ctx.save_for_backward(x, rows, *([] if weight is None else [weight]))
+            count_norm(2.0 * x.numel() * x.element_size())
             return torch.empty_like(x)
 
         @staticmethod
         def backward(ctx: Any, grad: Any) -> Any:
             x, _, *weight = ctx.saved_tensors
+            count_norm(3.0 * x.numel() * x.element_size())
             return torch.empty_like(x), *(torch.empty_like(w) for w in weight), *([None] * (2 - len(weight)))
 
     return FlashAttention, FusedRMSNorm

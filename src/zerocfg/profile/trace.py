@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zerocfg.errors import ZerocfgError
-from zerocfg.memory.activations import ActivationTrace
-from zerocfg.memory.parameters import OUTSIDE, ModelParameters, Parameter
-from zerocfg.profile.live import live_bytes
+from zerocfg.profile.live import Tally, live_bytes
 from zerocfg.profile.standins import as_on_cuda
 from zerocfg.runtime.leaf import repeated_blocks
+from zerocfg.traced import OUTSIDE, ActivationTrace, ModelParameters, Parameter
 
 Inputs = Callable[[int], Any]
 """samples -> what the model is called with: a tuple of positional, or a mapping of named arguments."""
@@ -83,7 +82,9 @@ def trace_model(build: Callable[[], Any], inputs: Inputs, *, dtype: str, tokens:
         loss_backward=slope("loss_backward"),
         head_backward=slope("head_backward"),
         shared=max(0, few.body - _SAMPLES[0] * slope("body")),
-        flops_per_token=(many.flops / _SAMPLES[1]) / max(1, tokens or few.tokens // _SAMPLES[0]),
+        flops_per_token=many.flops / _SAMPLES[1] / max(1, tokens or few.tokens // _SAMPLES[0]),
+        blocks=many.inside.of_samples(_SAMPLES[1]),
+        outside=many.around.of_samples(_SAMPLES[1]),
         parameters=parameters_in(model, blocks, few.head),
         block_classes=names,
     )
@@ -121,23 +122,26 @@ class _Measured:
     loss_saved: int = 0
     loss_backward: int = 0
     head_backward: int = 0
-    flops: float = 0.0
+    inside: Tally = field(default_factory=Tally)
+    """Of the blocks."""
+    around: Tally = field(default_factory=Tally)
     head: Any = None
     marks: list[int] = field(default_factory=list)
+
+    @property
+    def flops(self) -> float:
+        return sum(part.matmul_flops + part.attention_flops for part in (self.inside, self.around))
 
 
 def _run(model: Any, blocks: list[Any], given: Any, samples: int) -> _Measured:
     from torch.utils._pytree import tree_iter
 
-    live = live_bytes(flops=True)
+    live = live_bytes(work=True)
     live.ignore(model.parameters())
     live.ignore(model.buffers())
     found = _Measured()
-
-    def more(flops: float) -> None:
-        live.flops += flops
-
-    with as_on_cuda(more), _hooks(model, blocks, live, found), live:
+    live.tally = found.around
+    with as_on_cuda(live.attention, live.norm), _hooks(model, blocks, live, found), live:
         live.count(tree_iter(given))
         output = model(**given) if isinstance(given, Mapping) else model(*given)
         loss = _loss_of(output)
@@ -148,10 +152,10 @@ def _run(model: Any, blocks: list[Any], given: Any, samples: int) -> _Measured:
         found.loss_forward = live.peak - found.marks[-1]
         found.loss_saved = live.now - found.marks[-1]
         live.restart()
+        live.forward = False
         loss.backward()
         if not blocks:
             found.loss_backward = live.peak - found.marks[-1]
-    found.flops = live.flops
     if blocks:
         found.block_saved = (found.marks[-1] - found.marks[0]) // len(blocks)
     return found
@@ -171,9 +175,13 @@ def _hooks(model: Any, blocks: list[Any], live: Any, found: _Measured) -> Iterat
         found.block_input = hidden.numel() * hidden.element_size() if hidden is not None else 0
         if not found.marks:
             found.marks.append(live.now)
+            if hidden is not None and hidden.requires_grad:
+                hidden.register_hook(lambda _: setattr(live, "tally", found.around))
+        live.tally = found.inside
 
     def backward_reaches(index: int) -> Callable[[Any], None]:
         def hook(_: Any) -> None:
+            live.tally = found.inside
             if index == len(blocks) - 1:
                 found.loss_backward = live.peak - found.marks[-1]
             elif "at" in entered:
@@ -188,6 +196,7 @@ def _hooks(model: Any, blocks: list[Any], live: Any, found: _Measured) -> Iterat
         def hook(_: Any, args: Any, output: Any) -> None:
             hidden = _first_tensor([output])
             found.marks.append(live.now)
+            live.tally = found.around
             live.restart()
             if hidden is not None and hidden.requires_grad:
                 hidden.register_hook(backward_reaches(index))

@@ -6,7 +6,7 @@ The dataclasses are mutable because Hydra composes onto them; everything after `
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 from zerocfg.schema.activation_checkpointing import ActivationCheckpointingConfig
 from zerocfg.schema.batch import BatchConfig
@@ -19,6 +19,7 @@ from zerocfg.schema.optimizer import OptimizerConfig, SchedulerConfig
 from zerocfg.schema.parallelism import ParallelismConfig
 from zerocfg.schema.precision import PrecisionConfig
 from zerocfg.schema.run import CommunicationConfig, TorchrunConfig, TrainConfig
+from zerocfg.traced import ActivationTrace
 
 GROUPS: dict[str, type] = {
     "hardware": HardwareConfig,
@@ -66,6 +67,12 @@ class RunConfig:
     communication: CommunicationConfig = field(default_factory=CommunicationConfig)
     deepspeed: Dict[str, Any] = field(default_factory=dict)
     env: Dict[str, Any] = field(default_factory=dict)
+    profile: Optional[ActivationTrace] = None
+    """What the file of model.profile holds: the composition reads it."""
+
+
+PROFILE = "model.profile"
+"""Key of a composed container that carries the content of that file; no key of a user's has a dot."""
 
 
 def schema_node() -> dict[str, Any]:

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from zerocfg.diagnostics import Diagnostic
-from zerocfg.schema import FREE, GROUPS, SECTIONS, RunConfig
+from zerocfg.schema import FREE, GROUPS, PROFILE, SECTIONS, RunConfig
 from zerocfg.schema.types import Count, CountOrAuto
 
 MISSING = "???"
@@ -58,6 +58,8 @@ def load(container: Mapping[str, Any]) -> tuple[RunConfig, list[Diagnostic]]:
             problems.append(_missing(name) if _is_missing(given) else _wrong(name, given, "a mapping"))
             given = {}
         parts[name] = _free(name, given, problems)
+    if PROFILE in container:
+        parts["profile"] = container[PROFILE]
     return RunConfig(**parts), problems
 
 

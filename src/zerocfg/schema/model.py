@@ -17,6 +17,8 @@ class ModelConfig:
     """The option's name, for reports."""
     hf_config: Optional[str] = None
     """Path of a Hugging Face config.json, or of the folder that holds it; its dims replace those below."""
+    profile: Optional[str] = None
+    """Path of what `zerocfg profile --out` wrote of your own model: memory and speed are predicted from it instead of the dims."""
     num_parameters: Optional[Count] = None
     """Parameters of a model without dims: the rule by size goes by it (parallelism=auto). With dims it follows from them."""
     num_hidden_layers: Optional[Count] = None
