@@ -105,6 +105,26 @@ def test_checkpoint_is_a_plain_call_when_off(cpu_run: MakeRun) -> None:
     assert cpu_run().checkpoint(lambda a, b: a + b, 1, 2) == 3
 
 
+def test_a_checkpointed_input_goes_with_the_backward_pass() -> None:
+    """The loss, which scripts keep until the next one, holds the graph; the graph holds no activations then."""
+    import weakref
+
+    import torch
+
+    from zerocfg.runtime.engine import checkpoint
+
+    given = torch.zeros(2, 4, requires_grad=True)
+    hidden = given * 1
+    loss = checkpoint(lambda x, none: torch.sin(x), (hidden, None)).sum()
+    kept = weakref.ref(hidden)
+    del hidden
+    assert kept() is not None
+    loss.backward()
+    assert kept() is None
+    assert given.grad is not None
+    assert given.grad.tolist() == [[1.0] * 4] * 2
+
+
 def test_optimizer_families() -> None:
     from zerocfg.runtime.engine import _device, _family
 

@@ -124,9 +124,13 @@ def checkpoint(function: Callable[..., T], args: tuple[Any, ...]) -> T:
     import deepspeed
     import torch
 
+    tensor = object()
+    # what stays with the graph until the loss is dropped must not hold the block's input: DeepSpeed lets that go after the backward pass
+    places = [tensor if torch.is_tensor(arg) else arg for arg in args]
+
     def call(*tensors: Any) -> T:
         given = iter(tensors)
-        return function(*(next(given) if torch.is_tensor(arg) else arg for arg in args))
+        return function(*(next(given) if place is tensor else place for place in places))
 
     made: T = deepspeed.checkpointing.checkpoint(call, *(arg for arg in args if torch.is_tensor(arg)))
     return made
