@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from omegaconf import OmegaConf
 
@@ -36,6 +36,8 @@ class Placement:
         shape, problems = self.shape(job.run, str(job.config.hydra.job.name), accelerator_asked=asked is not None)
         self.shapes[job.number] = shape
         yield from problems
+        if shape.container:
+            yield from check_mountable({"hydra.sweep.dir": str(job.folder), "": os.getcwd()})
 
     def shape(self, run: CompiledRun | None, job_name: str, *, accelerator_asked: bool) -> tuple[SlurmShape, list[Diagnostic]]:
         shape, problems = lower_slurm(
@@ -53,6 +55,18 @@ class Placement:
                 self._checked[shape] = list(check_request(self._options, shape, self._cluster, os.environ))
             found += self._checked[shape]
         return _without_secrets(_in_container(shape, run), run), found
+
+
+def check_mountable(folders: Mapping[str, str]) -> Iterator[Diagnostic]:
+    """ZC741 for a folder that pyxis cannot mount. folders: by the config path that decides them."""
+    for path, folder in folders.items():
+        if set(folder) & set(",:"):
+            yield Diagnostic(
+                code="ZC741",
+                path=path,
+                message=f"container=pyxis cannot mount {folder}: it has no way to write a path with a comma or a colon",
+                hint="hydra.sweep.dir and hydra.sweep.subdir='${hydra.job.num}' without them" if path else "start from another folder",
+            )
 
 
 def _in_container(shape: SlurmShape, run: CompiledRun | None) -> SlurmShape:

@@ -74,6 +74,8 @@ def _executor(folder: Path, text: str) -> Any:
             return text
 
         def _make_submission_command(self, submission_file_path: Path) -> list[str]:
+            # not by a umask, which sbatch hands on to the job
+            submission_file_path.chmod(0o700)
             # again, because a directive cannot hold every folder's name
             return ["sbatch", f"--chdir={folder}", str(submission_file_path)]
 
