@@ -11,7 +11,7 @@ import pytest
 from zerocfg.compiler import compile_run
 from zerocfg.diagnostics import Severity
 from zerocfg.facts import Detected, DetectedGpu
-from zerocfg.launch.preflight import check_container, check_folders, check_machine, check_nesting, same_gpu
+from zerocfg.launch.preflight import check_container, check_folders, check_machine, check_nesting, check_packages, same_gpu
 from zerocfg.plan import Plan
 
 Make = Callable[..., dict[str, Any]]
@@ -129,3 +129,17 @@ def test_what_starts_a_container(plan: Callable[..., Plan], kind: str, present: 
 
 def test_without_a_container_no_program_is_looked_for(plan: Callable[..., Plan]) -> None:
     assert list(check_container(plan(), lambda name: None)) == []
+
+
+@pytest.mark.parametrize(("there", "kind", "refused"), [(set(), "none", True), ({"wandb"}, "none", False), (set(), "docker", False)])
+def test_packages(plan: Callable[..., Plan], there: set[str], kind: str, refused: bool) -> None:
+    """In a container the ranks have another Python than this one."""
+    changes = {"container__kind": kind, "container__image": "image"} if kind != "none" else {}
+    made = plan(train__trackers=["tensorboard", "wandb"], **changes)
+    found = [problem.render() for problem in check_packages(made, lambda name: "1.0" if name in there else "")]
+    report = (
+        "error[ZC711] train.trackers=[tensorboard,wandb], but the package wandb is not installed\n"
+        "  try: pip install wandb, or train.trackers=[tensorboard]"
+    )
+    assert found == ([report] if refused else [])
+    assert list(check_packages(plan(), lambda name: "")) == []

@@ -13,6 +13,7 @@ CODES: dict[str, str] = {
     "ZC708": "A folder's name holds %j, %t, %A or %a, which submitit replaces.",
     "ZC709": "The return value cannot be sent back to the launcher.",
     "ZC710": "A job's config cannot be composed.",
+    "ZC711": "A package that the run needs is not installed.",
     "ZC744": "container=pyxis with the local launcher.",
     "ZC745": "The program that starts the container is not on this machine.",
 }

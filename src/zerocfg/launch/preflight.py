@@ -90,6 +90,18 @@ def check_container(plan: Plan, which: Callable[[str], str | None]) -> Iterator[
         )
 
 
+def check_packages(plan: Plan, installed: Callable[[str], str]) -> Iterator[Diagnostic]:
+    """ZC711 wandb is asked for and missing where the ranks' Python is this one. installed: version of a distribution, empty without."""
+    if "wandb" in plan.train.trackers and plan.container.kind == "none" and not installed("wandb"):
+        others = ",".join(name for name in plan.train.trackers if name != "wandb")
+        yield Diagnostic(
+            code="ZC711",
+            path="train.trackers",
+            message=f"train.trackers=[{','.join(plan.train.trackers)}], but the package wandb is not installed",
+            hint=f"pip install wandb, or train.trackers=[{others}]",
+        )
+
+
 def same_gpu(named: str, found: str) -> bool:
     """Whether a data sheet's name and NVML's mean the same board: H200-SXM-141GB and NVIDIA H200."""
     ours, theirs = gpu_facts(named), gpu_facts(found)

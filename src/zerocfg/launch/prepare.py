@@ -20,7 +20,7 @@ from zerocfg.diagnostics import Diagnostic, has_errors, in_order, render_report
 from zerocfg.facts import Detected
 from zerocfg.hidden import hide_override
 from zerocfg.launch.hydra_state import hydra_config
-from zerocfg.launch.preflight import check_container, check_folders, check_machine, check_nesting
+from zerocfg.launch.preflight import check_container, check_folders, check_machine, check_nesting, check_packages
 from zerocfg.launch.resume import check_apart, check_resume
 from zerocfg.probe.installed import installed
 
@@ -174,7 +174,8 @@ def _one(
         run = outcome.run
         if run is None or has_errors(found):
             return None, found
-        found += [replace(d, decided_by=composed.origins.of(d.path)) for d in check_resume(run.plan, Path(folder))]
+        looks = (*check_resume(run.plan, Path(folder)), *check_packages(run.plan, installed))
+        found += [replace(d, decided_by=composed.origins.of(d.path)) for d in looks]
     job = PreparedJob(
         number=number,
         overrides=tuple(map(hide_override, filter_overrides(overrides))),

@@ -8,6 +8,7 @@ CODES: dict[str, str] = {
     "ZC782": "Not nccl on cuda, or cuda without a GPU that torch can use.",
     "ZC783": "The training loop left micro batches of a step unused.",
     "ZC784": "The data gives no batches.",
+    "ZC785": "What train.trackers names did not start.",
     "ZC770": "checkpoint.resume leads to no whole checkpoint, or a rank cannot read it.",
     "ZC771": "A checkpoint that cannot be resumed with this config.",
     "ZC772": "A checkpoint is converted to another number of ranks or stage before it is resumed.",

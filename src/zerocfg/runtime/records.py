@@ -20,6 +20,7 @@ from zerocfg.runtime.measured import PARTS, Measured, measured
 from zerocfg.runtime.predicted import peak_flops, predicted, step_flops
 from zerocfg.runtime.record_files import METRICS, SUMMARY, drop_redone, keep_earlier
 from zerocfg.runtime.split import Split
+from zerocfg.runtime.torch_profile import TorchProfile
 from zerocfg.runtime.trackers import Trackers
 from zerocfg.units import human_bytes
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from zerocfg.runtime.steps import Step
 
 log = logging.getLogger("zerocfg")
+FOUND_ONCE = ("communication_share", "exposed_communication_share", "profile_trace")
 
 
 class Recorder:
@@ -49,6 +51,7 @@ class Recorder:
         profile = run.plan.train.profile
         self._split = Split(engine if profile != "none" else None, cuda=self._cuda)
         self._collectives = Collectives(on=profile == "comms")
+        self._trace = TorchProfile(run.output_dir, self._start, on=profile == "torch", main=self._main, cuda=self._cuda)
         self._waited: float | None = None if profile == "none" else 0.0
         """Seconds that this rank waited for batches since the last mark."""
         self._bar: StepBar | None = None
@@ -66,6 +69,8 @@ class Recorder:
         self._saving_seconds = 0.0
         self._lr: float | None = None
         self._summary: dict[str, Any] = {}
+        self._kept: dict[str, Any] = {}
+        """What an earlier start found once, in its trace."""
         self._completed = resumed.step
         self._memory: tuple[int, ...] = ()
         """Bytes at their highest, by rank."""
@@ -76,6 +81,7 @@ class Recorder:
         if self._start:
             run.last_loss = self._earlier.get("last_loss", run.last_loss)
             self._summary = dict(self._earlier.get("summary", {}))
+            self._kept = {name: self._summary[name] for name in FOUND_ONCE if name in self._summary}
 
     def __enter__(self) -> Recorder:
         run = self._run
@@ -99,6 +105,7 @@ class Recorder:
 
                 torch.cuda.reset_peak_memory_stats()
             stack.enter_context(self._split)
+            stack.enter_context(self._trace)
             self._stack = stack.pop_all()
         return self
 
@@ -111,6 +118,7 @@ class Recorder:
         if self._waited is not None:
             self._waited += step.waited
         self._split.collect()
+        self._trace.step()
         first = step.number == self._start + 1
         if not first:
             self._warm_elements += step.elements
@@ -209,6 +217,7 @@ class Recorder:
         self._stack.close()
         if self._main and self._summary:
             self._summary |= {"steps": self._completed, "finished": self.finished, "checkpoint_seconds": self._checkpoint_seconds()}
+            self._summary |= self._trace.shares()
             replace_text(self._run.output_dir / SUMMARY, json.dumps(self._summary, indent=2) + "\n")
 
     def _note(self, step: int, found: Measured, rates: Mapping[str, float | None], now: float) -> None:
@@ -250,6 +259,7 @@ class Recorder:
             "last_loss": loss,
             **rates,
             **{f"{part}_seconds": s / self._warm_steps for part, s in self._warm_split.items() if self._warm_steps},
+            **self._kept,
             "peak_memory_bytes": max(memory, *by_rank),
             "peak_memory_bytes_by_rank": by_rank,
             "backend": plan.topology.backend,

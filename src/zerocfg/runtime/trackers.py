@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
+
+from zerocfg.diagnostics import ConfigProblems, Diagnostic
 
 if TYPE_CHECKING:
     from zerocfg.runtime.run import Run
@@ -27,7 +30,7 @@ class Trackers:
     """Those that train.trackers names. Of rank 0. start: steps done before. earlier: `facts` of the start before."""
 
     def __init__(self, run: Run, start: int, earlier: Mapping[str, Any]) -> None:
-        kinds = {"tensorboard": tensorboard}
+        kinds = {"tensorboard": tensorboard, "wandb": wandb}
         made = {name: kinds[name](run, start, earlier.get(name, {})) for name in run.plan.train.trackers}
         self._trackers: dict[str, Tracker] = {name: tracker for name, tracker in made.items() if tracker is not None}
 
@@ -66,3 +69,36 @@ def tensorboard(run: Run, start: int, earlier: Mapping[str, Any]) -> Tracker | N
         log.warning("no TensorBoard scalars: %s", problem)
         return None
     return _TensorBoard(module.SummaryWriter(log_dir=str(run.output_dir), purge_step=start + 1 if start else None))
+
+
+class _Wandb:
+    def __init__(self, run: Any) -> None:
+        self._run = run
+        run.define_metric("train/step")
+        # steps that a resumed run does again are told again: wandb's own counter never goes back
+        run.define_metric("train/*", step_metric="train/step")
+
+    def scalars(self, values: Mapping[str, float], step: int) -> None:
+        self._run.log({**values, "train/step": step})
+
+    def facts(self) -> dict[str, Any]:
+        return {"id": self._run.id}
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+def wandb(run: Run, start: int, earlier: Mapping[str, Any]) -> Tracker:
+    """A resumed run goes on under its id. Raises ConfigProblems (ZC785) when wandb is missing or does not start."""
+    known = {"id": earlier["id"], "resume": "allow"} if earlier.get("id") else {}
+    folder = run.output_dir
+    try:
+        module = importlib.import_module("wandb")
+        made = module.init(dir=str(folder), name=f"{folder.parent.name}/{folder.name}", config=dataclasses.asdict(run.plan), **known)
+    except Exception as problem:  # its own kinds of errors, and those of its service
+        first = next(iter(str(problem).strip().splitlines()), type(problem).__name__)
+        hint = "WANDB_MODE=offline without a network, `wandb login` without a key, pip install wandb; or train.trackers=[tensorboard]"
+        raise ConfigProblems(
+            [Diagnostic(code="ZC785", path="train.trackers", message=f"train.trackers: wandb did not start: {first}", hint=hint)]
+        ) from problem
+    return _Wandb(made)
