@@ -118,8 +118,14 @@ def _exports(run: CompiledRun) -> list[str]:
         elif set_by_config(run, name):
             lines.append(f"export {name}={_quote(value)}")
         else:
-            lines.append(f'[ -n "${{{name}+x}}" ] || export {name}={_quote(value)}')
+            lines.append(f'[ -n "${{{name}+x}}" ] || export {name}={_below_job(value)}')
     return lines
+
+
+def _below_job(value: str) -> str:
+    """A value of the plan as shell text; a path may begin with $ZEROCFG_RUN_DIR."""
+    start, slash, rest = value.partition("/")
+    return f'"{start}"/{_quote(rest)}' if slash and start == f"${RUN_DIR}" else _quote(value)
 
 
 def set_by_config(run: CompiledRun, name: str) -> bool:

@@ -207,9 +207,10 @@ class TorchrunPlan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommunicationPlan:
-    """Environment that the run sets, by name; only what was decided."""
-
     environment: Mapping[str, str]
+    """What the run sets, by name; only what was decided. $ZEROCFG_RUN_DIR at a value's start is the job's folder."""
+    timeout_seconds: float
+    """Longest wait of a collective."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

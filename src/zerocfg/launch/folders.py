@@ -80,8 +80,13 @@ def fill(job: PreparedJob, paths: JobPaths, payload: bytes, program: Sequence[st
     records = [] if job.run is not None and goes_on(job.run.plan, job.folder) else [paths.metrics, paths.summary]
     earlier = [*sorted(paths.root.glob("rank_*.log")), *records]
     kept = [f"{path.name} -> {moved.name}" for path in earlier if path.stem.count(".") == 0 and (moved := set_aside(path))]
-    for stale in paths.results.glob("result_*.pkl"):
-        stale.unlink()
+    for folder, pattern in (
+        (paths.results, "result_*.pkl"),
+        (paths.results, "beat_*.json"),
+        (paths.root, f"{paths.flight_recorder.name}*"),
+    ):
+        for stale in folder.glob(pattern):
+            stale.unlink()
     shutil.rmtree(paths.preflight, ignore_errors=True)
     _save_hydra(job)
     if job.run is not None:

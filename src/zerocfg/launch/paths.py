@@ -61,6 +61,11 @@ class JobPaths:
         return self.root / f"rank_{rank}.log"
 
     @property
+    def flight_recorder(self) -> Path:
+        """Start of the names of NCCL's dumps, one a rank: TORCH_NCCL_DEBUG_INFO_TEMP_FILE."""
+        return self.root / "nccl_trace_rank_"
+
+    @property
     def metrics(self) -> Path:
         return self.root / "metrics.jsonl"
 

@@ -11,12 +11,14 @@ from typing import Any
 
 from zerocfg.emit import RUN_DIR, set_aside
 from zerocfg.errors import PREEMPTED_STATUS
+from zerocfg.launch.cause import find_hang
 from zerocfg.launch.hydra_state import changes_directory, hydra_part, task_config
 from zerocfg.launch.paths import JOB_TOKEN, JobPaths
 from zerocfg.launch.payload import Envelope, Task, read_envelope
 from zerocfg.launch.processes import die_with_parent
 from zerocfg.launch.results import failed, succeeded, write_result
 from zerocfg.launch.streams import capture, configure_rank_log
+from zerocfg.runtime.heartbeat import Heartbeat
 
 
 def main(arguments: list[str]) -> int:
@@ -46,6 +48,9 @@ def _run(payload: Path, rank: int, paths: JobPaths) -> int:
     import faulthandler
 
     faulthandler.enable()
+    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    heartbeat = Heartbeat(paths.results, rank, world_size)
+    heartbeat.start()
     try:
         result = succeeded(rank, _task(read_envelope(payload), rank))
     except BaseException as error:
@@ -56,6 +61,9 @@ def _run(payload: Path, rank: int, paths: JobPaths) -> int:
             result = failed(rank, error)
             sys.stdout.flush()
             print(result.traceback, end="", file=sys.stderr, flush=True)
+    heartbeat.finish(well=result.ok)
+    if hang := find_hang(paths, [result], world_size, logs=False):
+        print("\n  ".join([hang.title, *hang.lines]), file=sys.stderr, flush=True)
     write_result(paths.result(rank), result)
     return 0 if result.ok else PREEMPTED_STATUS if result.preempted else 1
 

@@ -16,6 +16,7 @@ from yaml import YAMLError
 from zerocfg.diagnostics import Diagnostic, Severity
 from zerocfg.errors import Preempted, ZerocfgError
 from zerocfg.hidden import hide_override
+from zerocfg.launch.cause import crashed, find_hang, last_seen, originals
 from zerocfg.launch.hydra_state import changes_directory, hydra_part, task_config
 from zerocfg.launch.job import NodeOutcome
 from zerocfg.launch.paths import JobPaths
@@ -119,8 +120,10 @@ def _failure(
         problem = JobFailed(preempted(job, saved, stopped or saved.signal), shown=True)
         problem.__cause__ = saved
         return problem
+    if not stopped and (echo_of := _echoed(title, job, paths, errors, shown=shown)) is not None:
+        return echo_of
     if errors and not stopped:
-        first = errors[0]
+        first = (originals(errors) or errors)[0]
         echo = f" ({len(errors) - 1} more followed)" if len(errors) > 1 else ""
         log = paths.rank_log(first.rank)
         summary = f"{title}: rank {first.rank} of {job.world_size}: {first.error}{echo}\n  log: {log}"
@@ -141,6 +144,24 @@ def _failure(
     how = f"ended by signal {-outcome.returncode}" if outcome.returncode < 0 else f"exit status {outcome.returncode}"
     summary = f"{title}: {how}; no word from rank {names}: killed (out of memory?), or it never started\n  log: {paths.starter_log}"
     return JobFailed(summary, _tail(paths.starter_log))
+
+
+def _echoed(title: str, job: PreparedJob, paths: JobPaths, errors: list[RankResult], *, shown: bool) -> JobFailed | None:
+    """Where what the ranks said is no more than the echo of another: of one that did not come, or that a signal has ended."""
+    if originals(errors):
+        return None
+    crashes = crashed(paths)
+    killed = {rank: name for rank, name in crashes.items() if name != "SIGABRT"}
+    if not killed and (hang := find_hang(paths, errors, job.world_size)) is not None:
+        said = next((result.traceback for result in errors if result.rank == hang.rank), "") or _tail(paths.rank_log(hang.rank))
+        text = "\n  ".join([f"{title}: {hang.title}", *hang.lines, f"log: {paths.rank_log(hang.rank)}"])
+        return JobFailed(text, said, shown=shown and hang.rank == 0)
+    if not crashes:
+        return None
+    rank, name = next(iter((killed or crashes).items()))
+    why = f"{name}{' (out of memory?)' if name == 'SIGKILL' else ''}{last_seen(paths, rank)}"
+    log = paths.rank_log(rank)
+    return JobFailed(f"{title}: rank {rank} of {job.world_size} was ended by {why}\n  log: {log}", _tail(log), shown=shown and rank == 0)
 
 
 def preempted(job: PreparedJob, saved: Preempted, why: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from typing import Any
 
 _SLOW_SECONDS = 0.2
@@ -34,7 +35,8 @@ class Agreement:
     waits. It runs over gloo on the CPU, beside what the GPUs do. All ranks call in step.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, timeout: timedelta | None = None) -> None:
+        """timeout: of a word; None: torch's for gloo, half an hour."""
         import torch
 
         self._group: Any = None
@@ -42,7 +44,7 @@ class Agreement:
         self._slow = True
         dist = torch.distributed
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-            self._group = dist.new_group(backend="gloo")
+            self._group = dist.new_group(backend="gloo", timeout=timeout)
 
     @property
     def alone(self) -> bool:

@@ -59,7 +59,7 @@ def _of_hydra_job() -> Run:
     root = Path(HydraConfig.get().runtime.output_dir)
     write_compiled(compiled, root / COMPILED)
     for name, value in compiled.environment.items():
-        os.environ.setdefault(name, value)
+        os.environ.setdefault(name, value.replace(f"${RUN_DIR}", str(root)))
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
     for name, value in alone.items():
         os.environ.setdefault(name, value)

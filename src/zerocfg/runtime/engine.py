@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
+from zerocfg.runtime.heartbeat import set_timeout
 from zerocfg.runtime.leaf import mark_leaf_modules
 from zerocfg.runtime.stage0 import forget_empty_step
 
@@ -41,7 +42,9 @@ def start(run: Run) -> None:
     import deepspeed
 
     first = not torch.distributed.is_initialized()
-    timeout = timedelta(minutes=int(os.environ.get("DEEPSPEED_TIMEOUT", "10")))
+    timeout = collective_timeout(run)
+    set_timeout(timeout.total_seconds())
+    _default_for_new_groups(timeout)
     deepspeed.init_distributed(dist_backend=backend, timeout=timeout, verbose=False)
     actual = torch.distributed.get_backend()
     if actual != backend:
@@ -57,6 +60,23 @@ def start(run: Run) -> None:
         )
     if first and run.rank == 0:
         log.info("%s, %d ranks, %s", backend_name(run), run.world_size, torch.cuda.get_device_name() if cuda else "cpu")
+
+
+def collective_timeout(run: Run) -> timedelta:
+    """What the plan says, unless the user's environment has another DEEPSPEED_TIMEOUT, which is in minutes."""
+    plan, theirs = run.plan.communication, os.environ.get("DEEPSPEED_TIMEOUT")
+    if theirs is None or theirs == plan.environment.get("DEEPSPEED_TIMEOUT"):
+        return timedelta(seconds=plan.timeout_seconds)
+    return timedelta(minutes=int(theirs))
+
+
+def _default_for_new_groups(timeout: timedelta) -> None:
+    """DeepSpeed makes the groups that ZeRO runs on without a timeout (comm/torch.py:540, utils/groups.py:734): they get torch's
+    default, 10 minutes with nccl and 30 with gloo, whatever the process group was given."""
+    from torch.distributed import distributed_c10d
+
+    for name in ("default_pg_timeout", "default_pg_nccl_timeout"):
+        setattr(distributed_c10d, name, timeout)
 
 
 def tame(*, cuda: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from zerocfg.errors import Preempted
 from zerocfg.runtime.agreement import Agreement, Word
 from zerocfg.runtime.checkpoint_save import Saver
+from zerocfg.runtime.engine import collective_timeout
 from zerocfg.runtime.random_state import rank_state, set_rank_state
 from zerocfg.runtime.stopping import StopSignals, introduce, name_of, neighbours
 
@@ -44,7 +45,7 @@ class Keeper:
         run = self._run
         self._stack.callback(self._resumed.release)
         if self._plan.enabled:
-            self._agreement = Agreement()
+            self._agreement = Agreement(collective_timeout(run))
             others = neighbours(self._agreement.texts(introduce()), run.rank)
             self._signals = StopSignals(run.plan.torchrun.signals_to_handle, others)
             self._stack.enter_context(self._signals)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.runtime.data import MicroBatches
+from zerocfg.runtime.heartbeat import reached
 from zerocfg.runtime.keeper import Keeper
 from zerocfg.runtime.records import Recorder
 
@@ -67,6 +68,7 @@ def steps(run: Run, batches: Iterable[Any], engine: Any) -> Iterator[Step]:
         keeper.continue_from(resumed)
         for number in range(resumed.step + 1, train.steps + 1):
             step = Step(number, data, size, run)
+            reached(number)
             recorder.begin(step)
             yield step
             if step.used < size:

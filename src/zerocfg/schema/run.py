@@ -56,7 +56,8 @@ class TorchrunConfig:
 class CommunicationConfig:
     """Section `communication`: process groups and NCCL."""
 
-    timeout_minutes: Count = 10
-    """Longest wait of a collective before the run is ended (DEEPSPEED_TIMEOUT)."""
+    timeout_minutes: float = 10.0
+    """Longest wait of a collective before the run is ended, as a part of a minute too. Scripts that call deepspeed.init_distributed
+    themselves get whole minutes (DEEPSPEED_TIMEOUT)."""
     nccl_debug: Optional[str] = None
     """NCCL_DEBUG: WARN, INFO. Null: not set."""

@@ -20,7 +20,11 @@ from zerocfg.schema.types import Accelerator
 BOARD = HardwareConfig(accelerator=Accelerator.cuda, gpus_per_node=4, memory_bytes=1, compute_capability="8.0", cpus_per_node=48)
 FOUR = resolve_hardware(BOARD, None).value
 TIMEOUTS = {"DEEPSPEED_TIMEOUT": "10", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "45"}
-RECORDER = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}
+RECORDER = {
+    "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "$ZEROCFG_RUN_DIR/nccl_trace_rank_",
+}
 
 
 @pytest.mark.parametrize(
@@ -63,6 +67,7 @@ RECORDER = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT"
 def test_only_what_was_decided(hardware: dict[str, Any], config: dict[str, Any], tf32: bool, expected: dict[str, str]) -> None:
     resolved = _resolve(replace(FOUR, **hardware), CommunicationConfig(**config), tf32)
     assert dict(resolved.value.environment) == expected
+    assert resolved.reasons.pop("timeout_seconds").config_path == "communication.timeout_minutes"
     assert set(resolved.reasons) == {f"environment.{name}" for name in expected}
     assert all(reason.by == "resolve.communication" and reason.text for reason in resolved.reasons.values())
     assert list(resolved.problems) == []
@@ -75,7 +80,7 @@ def test_only_what_was_decided(hardware: dict[str, Any], config: dict[str, Any],
             "cuda",
             {"timeout_minutes": 0, "nccl_debug": "verbose"},
             """\
-error[ZC221] communication.timeout_minutes=0 must be at least 1
+error[ZC221] communication.timeout_minutes=0 must be at least 0.05: the ranks' start alone takes seconds
   try: communication.timeout_minutes=10
 error[ZC224] communication.nccl_debug=verbose is not one of VERSION, WARN, INFO, TRACE: NCCL ignores it in silence
   try: communication.nccl_debug=INFO""",
@@ -92,6 +97,19 @@ error[ZC224] communication.nccl_debug=info has no effect on cpu: NCCL is not use
 def test_problems(accelerator: str, config: dict[str, Any], report: str) -> None:
     resolved = _resolve(replace(FOUR, accelerator=accelerator), CommunicationConfig(**config), False)
     assert "\n".join(problem.render() for problem in resolved.problems) == report
+
+
+@pytest.mark.parametrize(("minutes", "seconds", "for_deepspeed"), [(0.1, 6.0, "1"), (1.5, 90.0, "2"), (10.0, 600.0, "10")])
+def test_deepspeed_reads_whole_minutes(minutes: float, seconds: float, for_deepspeed: str) -> None:
+    resolved = _resolve(FOUR, CommunicationConfig(timeout_minutes=minutes), False)
+    assert (resolved.value.timeout_seconds, resolved.value.environment["DEEPSPEED_TIMEOUT"]) == (pytest.approx(seconds), for_deepspeed)
+    assert list(resolved.problems) == []
+
+
+@pytest.mark.parametrize("minutes", [0.01, float("nan"), float("inf"), -1.0])
+def test_a_timeout_is_a_positive_number(minutes: float) -> None:
+    (problem,) = _resolve(FOUR, CommunicationConfig(timeout_minutes=minutes), False).problems
+    assert (problem.code, problem.hint) == ("ZC221", "communication.timeout_minutes=10")
 
 
 def test_a_restart_finds_no_addresses_of_ranks_that_are_gone() -> None:

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from zerocfg.diagnostics import Diagnostic
 from zerocfg.facts import HardwareFacts
 from zerocfg.plan import CommunicationPlan, PrecisionPlan, TopologyPlan, TorchrunPlan
-from zerocfg.provenance import Reason, rule
+from zerocfg.provenance import Reason, asked, rule
 from zerocfg.resolved import Resolved
 from zerocfg.schema.run import CommunicationConfig
 
 _PASS = "resolve.communication"
-_FLIGHT_RECORDER = {"TORCH_NCCL_TRACE_BUFFER_SIZE": 2000, "TORCH_NCCL_DUMP_ON_TIMEOUT": 1}
-"""Names of torch since 2.3, which newer ones still read; where the dump goes, the rank says: its folder is not known yet."""
+_FLIGHT_RECORDER = {
+    "TORCH_NCCL_TRACE_BUFFER_SIZE": 2000,
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": 1,
+    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "$ZEROCFG_RUN_DIR/nccl_trace_rank_",
+}
+"""Names of torch since 2.3, which newer ones still read (2.13: beside TORCH_FR_BUFFER_SIZE, TORCH_FR_DUMP_TEMP_FILE). The rank's number
+follows the file's name."""
+_LEAST_MINUTES = 0.05
 _NCCL_DEBUG = ("VERSION", "WARN", "INFO", "TRACE")
 
 
 def resolve_communication(
     config: CommunicationConfig, hardware: HardwareFacts, topology: TopologyPlan, precision: PrecisionPlan, torchrun: TorchrunPlan
 ) -> Resolved[CommunicationPlan]:
-    """Codes: ZC221 a timeout below a minute, ZC224 an NCCL_DEBUG without effect."""
+    """Codes: ZC221 a timeout that a start would not meet, ZC224 an NCCL_DEBUG without effect."""
     chosen: dict[str, tuple[str, Reason]] = {}
 
     def put(name: str, value: object, why: str, config_path: str = "") -> None:
         chosen[name] = (str(value), rule(_PASS, why, config_path))
 
     put("OMP_NUM_THREADS", topology.cpus_per_rank, "cores a rank; torchrun would set 1 and CPU Adam would crawl", "hardware.cpus_per_node")
-    put("DEEPSPEED_TIMEOUT", int(config.timeout_minutes), "minutes that a collective may take", "communication.timeout_minutes")
+    minutes = config.timeout_minutes if math.isfinite(config.timeout_minutes) else 0.0
+    # DeepSpeed reads whole minutes, and is no importable module with anything else (constants.py:20)
+    put("DEEPSPEED_TIMEOUT", max(1, math.ceil(minutes)), "minutes that a collective may take", "communication.timeout_minutes")
     # the option --shutdown-timeout is younger than the torch releases that zerocfg runs on
     put("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", torchrun.shutdown_timeout, "seconds from SIGTERM to SIGKILL", "torchrun.shutdown_timeout")
     if torchrun.max_restarts:
@@ -57,13 +66,16 @@ def resolve_communication(
             put("GLOO_SOCKET_IFNAME", hardware.network_interface, "the same interface for gloo's groups", "hardware.network_interface")
     environment = {name: value for name, (value, _) in chosen.items()}
     reasons = {f"environment.{name}": reason for name, (_, reason) in chosen.items()}
-    return Resolved(CommunicationPlan(environment=environment), reasons, [*_problems(config, hardware)])
+    reasons["timeout_seconds"] = asked("communication.timeout_minutes")
+    plan = CommunicationPlan(environment=environment, timeout_seconds=60 * minutes)
+    return Resolved(plan, reasons, [*_problems(config, hardware)])
 
 
 def _problems(config: CommunicationConfig, hardware: HardwareFacts) -> Iterator[Diagnostic]:
-    path, minutes = "communication.timeout_minutes", int(config.timeout_minutes)
-    if minutes < 1:
-        yield Diagnostic(code="ZC221", path=path, message=f"{path}={minutes} must be at least 1", hint=f"{path}=10")
+    path, minutes = "communication.timeout_minutes", config.timeout_minutes
+    if not _LEAST_MINUTES <= minutes < math.inf:
+        text = f"{path}={minutes:g} must be at least {_LEAST_MINUTES:g}: the ranks' start alone takes seconds"
+        yield Diagnostic(code="ZC221", path=path, message=text, hint=f"{path}=10")
     path, level = "communication.nccl_debug", config.nccl_debug
     if level and level.upper() not in _NCCL_DEBUG:
         options = ", ".join(_NCCL_DEBUG)
