@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from zerocfg.bench.collectives import OPS
-from zerocfg.bench.comm import check, curves, judge, rows
+from zerocfg.bench.comm import check, curves, judge, measured_in, rows
 from zerocfg.bench.curve import CommCurve, curve_file, read_curve, write_curve
 from zerocfg.compiler import compile_run
-from zerocfg.diagnostics import Severity
+from zerocfg.diagnostics import ConfigProblems, Severity
 from zerocfg.errors import ZerocfgError
 from zerocfg.planner.rates import fit
 
@@ -139,3 +139,16 @@ def test_what_cannot_be_measured(
     problems = list(check(compile_run(container(changes)), backends, sizes, ops))
     assert [problem.code for problem in problems] == codes
     assert all(problem.hint for problem in problems)
+
+
+def test_a_launcher_starts_ranks_on_several_nodes(container: Make) -> None:
+    run = compile_run(container({"hardware.num_nodes": 2}))
+    assert list(check(run, ["nccl"], None, OPS, launched=True)) == []
+
+
+def test_a_job_that_left_no_result(tmp_path: Path) -> None:
+    with pytest.raises(ConfigProblems, match="ZC873"):
+        measured_in(tmp_path)
+    (tmp_path / "comm.json").write_text("{")
+    with pytest.raises(ConfigProblems, match="the ranks left no result"):
+        measured_in(tmp_path)

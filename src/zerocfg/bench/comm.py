@@ -15,9 +15,11 @@ from zerocfg.artifact import CompiledRun
 from zerocfg.bench.collectives import OPS, bus_gbps, parse_sizes, size_text
 from zerocfg.bench.curve import CommCurve
 from zerocfg.diagnostics import ConfigProblems, Diagnostic, Severity
-from zerocfg.emit import COMPILED, LAUNCH, write_compiled
+from zerocfg.emit import COMPILED, LAUNCH, read_compiled, write_compiled
 from zerocfg.facts import HardwareFacts
+from zerocfg.runtime.stored_plan import plan_from
 
+RESULT = "comm.json"
 MIB = 2**20
 EXPECTED_SHARE = 0.5
 """Of the link's rate, at LARGE messages and above. Measured with NCCL: all_reduce 0.73 and all_gather 0.60 of 450 GB/s on two H200, 0.77 on
@@ -28,8 +30,10 @@ SLOW_LATENCY = 200e-6
 _TAIL = 15
 
 
-def check(run: CompiledRun, backends: Sequence[str], sizes: str | None, ops: Sequence[str]) -> Iterator[Diagnostic]:
-    """ZC871, ZC872."""
+def check(
+    run: CompiledRun, backends: Sequence[str], sizes: str | None, ops: Sequence[str], *, launched: bool = False
+) -> Iterator[Diagnostic]:
+    """ZC871, ZC872. launched: by a launcher, on the nodes of the run."""
     hardware = run.plan.hardware
     for backend in backends:
         if backend not in ("nccl", "gloo"):
@@ -49,13 +53,12 @@ def check(run: CompiledRun, backends: Sequence[str], sizes: str | None, ops: Seq
             parse_sizes(sizes)
         except ValueError as problem:
             yield _wrong("--sizes", str(problem), "--sizes 1K:1G:4, or --sizes 256M,1G")
-    if run.plan.topology.num_nodes > 1:
-        words = f"--backend {','.join(backends)} --out comm.json"
+    if run.plan.topology.num_nodes > 1 and not launched:
         yield Diagnostic(
             code="ZC872",
             path="hardware.num_nodes",
-            message=f"hardware.num_nodes={run.plan.topology.num_nodes}, but zerocfg bench comm starts ranks on this machine only",
-            hint=f"zerocfg launch OVERRIDES --target slurm -- -m zerocfg.bench.comm_rank {words}",
+            message=f"hardware.num_nodes={run.plan.topology.num_nodes}, but ranks are started on this machine only",
+            hint="--target slurm",
         )
     if run.plan.topology.world_size < 2:
         yield Diagnostic(
@@ -70,16 +73,29 @@ def _wrong(option: str, message: str, hint: str) -> Diagnostic:
     return Diagnostic(code="ZC871", path=option, message=f"{option}: {message}", hint=hint)
 
 
+def program(backends: Sequence[str], sizes: str | None, ops: Sequence[str], out: Path) -> list[str]:
+    """What each rank runs, as torchrun takes it. out: written by rank 0."""
+    words = ["-m", "zerocfg.bench.comm_rank", "--backend", ",".join(backends), "--ops", ",".join(ops), "--out", str(out)]
+    return [*words, "--sizes", sizes] if sizes is not None else words
+
+
+def measured_in(folder: Path) -> list[CommCurve]:
+    """What a launched job has left in its folder. Raises ConfigProblems (ZC873) where it has left nothing that can be read."""
+    try:
+        found = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        text = f"the ranks left no result: {problem}"
+        raise ConfigProblems([Diagnostic(code="ZC873", message=text, hint=f"the logs in {folder}")]) from problem
+    return curves(found, plan_from(read_compiled(folder / COMPILED).plan).hardware)
+
+
 def measure(
     run: CompiledRun, backends: Sequence[str], sizes: str | None, ops: Sequence[str], *, python: str = sys.executable
 ) -> list[CommCurve]:
     """Start the ranks and read what rank 0 wrote. Raises ConfigProblems (ZC873) with the last lines of what they said."""
     with tempfile.TemporaryDirectory(prefix="zerocfg-bench-") as folder:
-        out = Path(folder) / "comm.json"
-        words = ["-m", "zerocfg.bench.comm_rank", "--backend", ",".join(backends), "--ops", ",".join(ops), "--out", str(out)]
-        if sizes is not None:
-            words += ["--sizes", sizes]
-        write_compiled(run, Path(folder) / COMPILED, program=words, python=python)
+        out = Path(folder) / RESULT
+        write_compiled(run, Path(folder) / COMPILED, program=program(backends, sizes, ops, out), python=python)
         script = str(Path(folder) / COMPILED / LAUNCH)
         with subprocess.Popen(
             ["/bin/sh", script],

@@ -1,6 +1,6 @@
 """One rank of `zerocfg bench comm`: python -m zerocfg.bench.comm_rank --backend nccl --sizes 1K:1G:4 --out FILE, under torchrun.
 
-On several nodes: zerocfg launch OVERRIDES -- -m zerocfg.bench.comm_rank --out FILE.
+On several nodes: zerocfg bench comm OVERRIDES --target slurm.
 """
 
 from __future__ import annotations

@@ -59,7 +59,9 @@ def _comm(
     ] = None,
     sizes: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option("--sizes", metavar="SIZES", help="256M,1G or 8:1G:4 (from, to, times). Default: 8:1G:4 for nccl, 8:64M:4 for gloo."),
+        typer.Option(
+            "--sizes", metavar="SIZES", help="256M,1G or 1K:1G:4 (from, to, times). Default: 1K:1G:4 for nccl, 1K:64M:4 for gloo."
+        ),
     ] = None,
     ops: Annotated[
         Optional[str],  # noqa: UP045
@@ -68,6 +70,10 @@ def _comm(
     out: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option("--out", metavar="FILE", help="Curve that the planner reads. Default: in your cache folder."),
+    ] = None,
+    target: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--target", metavar="local|slurm", help="slurm: on the nodes of a job. Default: this machine."),
     ] = None,
     plot: Plot = None,
     as_json: Json = False,
@@ -84,6 +90,7 @@ def _comm(
             sizes=sizes,
             ops=ops,
             out=out,
+            target=target,
             plot=plot,
             as_json=as_json,
             config_path=config_path,

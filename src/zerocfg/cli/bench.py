@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 from zerocfg.bench.collectives import OPS, size_text
-from zerocfg.bench.comm import check, judge, measure, rows
+from zerocfg.bench.comm import RESULT, check, judge, measure, measured_in, program, rows
 from zerocfg.bench.curve import CommCurve, curve_file, write_curve
 from zerocfg.cli import output
+from zerocfg.cli.compile import TARGETS
 from zerocfg.cli.outcome import examine_overrides
+from zerocfg.compose import Composed
 from zerocfg.diagnostics import Diagnostic, Severity, has_errors
 
 
@@ -22,6 +26,7 @@ def comm_command(
     sizes: str | None = None,
     ops: str | None = None,
     out: str | None = None,
+    target: str | None = None,
     plot: str | None = None,
     as_json: bool = False,
     config_path: str | None = None,
@@ -29,9 +34,20 @@ def comm_command(
 ) -> int:
     """Measure, print a table, write the curves. Exit status 1 when the ranks fail or a result is wrong; slow is a warning.
 
-    as_json: {curves, rows, problems, files}. out: with several backends, each one's name goes before the suffix.
+    as_json: {curves, rows, problems, files}. out: with several backends, each one's name goes before the suffix. target: slurm runs
+    it as a job, in hydra.sweep.dir.
     """
-    result = examine_overrides(overrides, config_path, config_name)
+    if target not in (None, *TARGETS):
+        output.say(f"--target {target}: one of {', '.join(TARGETS)}")
+        return 2
+    launched = target == "slurm"
+    if launched:
+        from zerocfg.cli.compile_slurm import examine_for_slurm
+
+        overrides = ["hydra/launcher=zerocfg_slurm", *overrides, "hydra.launcher.wait=true", "hydra.launcher.dry_run=false"]
+        result, _ = examine_for_slurm(overrides, config_path, config_name, out=None)
+    else:
+        result = examine_overrides(overrides, config_path, config_name)
     # the machine counts, not whether some model would train on it
     errors = [found for found in result.diagnostics if found.severity is Severity.ERROR]
     if result.run is None:
@@ -39,10 +55,18 @@ def comm_command(
         return 1
     backends = (backend or ("nccl" if result.run.plan.hardware.is_cuda else "gloo")).split(",")
     chosen = ops.split(",") if ops is not None else list(OPS)
-    if wrong := list(check(result.run, backends, sizes, chosen)):
+    if wrong := list(check(result.run, backends, sizes, chosen, launched=launched)):
         _report(wrong, as_json)
         return 1
-    curves = measure(result.run, backends, sizes, chosen)
+    if launched:
+        folder = Path(os.path.abspath(str(result.composed.cfg.hydra.sweep.dir)))
+        if status := _launched(result.composed, overrides, program(backends, sizes, chosen, folder / RESULT), folder):
+            if as_json:  # the rest has been told
+                _report([Diagnostic(code="ZC873", message=f"the job failed, status {status}", hint=f"the logs in {folder}")], as_json)
+            return status
+        curves = measured_in(folder)
+    else:
+        curves = measure(result.run, backends, sizes, chosen)
     problems = [found for curve in curves for found in judge(curve, {**os.environ, **result.run.environment})]
     files = [_file(curve, out, several=len(curves) > 1) for curve in curves]
     for curve, file in zip(curves, files, strict=True):
@@ -66,6 +90,15 @@ def comm_command(
         for file in files:
             output.say(f"written: {file}")
     return 1 if has_errors(problems) else 0
+
+
+def _launched(composed: Composed, overrides: Sequence[str], words: Sequence[str], folder: Path) -> int:
+    """Run the ranks as a job; what they and the launcher say goes to stderr. Returns the exit status."""
+    from zerocfg.cli.launch import start
+
+    (folder / RESULT).unlink(missing_ok=True)
+    with redirect_stdout(sys.stderr):
+        return start(composed, overrides, words, (), out=str(folder))
 
 
 def _report(problems: Sequence[Diagnostic], as_json: bool) -> None:

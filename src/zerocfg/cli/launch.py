@@ -54,6 +54,12 @@ def launch_command(
         found += examine_overrides(overrides, config_path, config_name).diagnostics
     if not words or has_errors(composed.diagnostics) or not composed.container:
         return _refused([*found, *composed.diagnostics])
+    return start(composed, overrides, words, found, out=out)
+
+
+def start(composed: Composed, overrides: Sequence[str], words: Sequence[str], found: Sequence[Diagnostic], *, out: str | None) -> int:
+    """Compile and check the job, and run it where hydra/launcher says. found: what is wrong so far."""
+    found = list(found)
     options = _options(composed)
     if isinstance(options, Diagnostic):
         return _refused([*found, *composed.diagnostics, options])
