@@ -2,8 +2,7 @@
 
 `python benchmarks/memory_accuracy.py [--gpus 2] [--hardware h200x2] [--only TEXT] [--json FILE]` runs train.py's GPT under the
 compiled DeepSpeed JSON through torchrun and prints max_memory_allocated and max_memory_reserved beside `zerocfg.memory`.
-All cases run in the same processes, one after the other (starting takes longer than measuring); `--separate` gives each its own,
-which "outside" wants: the CUDA context and NCCL only grow. `--dry-run` needs no GPU and prints the predictions alone.
+"outside" is what is taken of the card besides torch's allocator: the CUDA context, NCCL. `--dry-run` needs no GPU.
 """
 
 from __future__ import annotations
@@ -87,8 +86,7 @@ def main() -> int:
     parser.add_argument("--hardware", default="h200x2", help="option of the group hardware; its number of GPUs is replaced")
     parser.add_argument("--only", default="", help="cases whose name contains this; several by commas")
     parser.add_argument("--timeout", type=float, default=60, help="seconds a case")
-    parser.add_argument("--separate", action="store_true", help="processes of its own for each case")
-    parser.add_argument("--json", type=Path, help="write predictions and measurements to this file, as they come")
+    parser.add_argument("--json", type=Path, help="write predictions and measurements to this file")
     parser.add_argument("--dry-run", action="store_true", help="predictions only")
     parser.add_argument("overrides", nargs="*", help="for every case")
     given = parser.parse_args()
@@ -102,15 +100,13 @@ def main() -> int:
     if given.dry_run:
         print(DRY_HEAD, *(dry_line(result) for result in results), sep="\n")
         return 0
-    groups = [[i] for i in range(len(tasks))] if given.separate else [list(range(len(tasks)))]
     print(HEAD)
-    for group in groups:
-        for i, found in zip(group, run_all([tasks[i] for i in group], given.gpus, given.timeout * len(group)), strict=True):
-            results[i].problem = found.get("problem", "")
-            results[i].measured = {} if results[i].problem else found
-            print(line(results[i]), flush=True)
-        if given.json:
-            given.json.write_text(json.dumps([vars(r) for r in results], indent=1), encoding="utf-8")
+    for result, found in zip(results, run_all(tasks, given.gpus, given.timeout), strict=True):
+        result.problem = found.get("problem", "")
+        result.measured = {} if result.problem else found
+        print(line(result))
+    if given.json:
+        given.json.write_text(json.dumps([vars(r) for r in results], indent=1), encoding="utf-8")
     return summary(results)
 
 
@@ -127,8 +123,8 @@ def prepare(name: str, overrides: tuple[str, ...]) -> tuple[Result, dict[str, An
 
 
 HEAD = (
-    f"{'':28}{'allocated, GiB':^28}{'reserved, GiB':^28}{'outside, GiB':^16}{'':6}{'GiB':>6}\n"
-    f"{'case':28}{'predicted':>10}{'measured':>10}{'error':>8}{'predicted':>10}{'measured':>10}{'error':>8}{'pred.':>8}{'meas.':>8}{'s':>6}{'left':>6}"
+    f"{'':28}{'allocated, GiB':^28}{'reserved, GiB':^28}{'outside, GiB':^16}\n"
+    f"{'case':28}{'predicted':>10}{'measured':>10}{'error':>8}{'predicted':>10}{'measured':>10}{'error':>8}{'pred.':>8}{'meas.':>8}{'s':>6}"
     f"  {'predicted peak':30}by phase, measured (predicted)"
 )
 DRY_HEAD = f"{'case':28}{'allocated':>10}{'reserved':>10}{'outside':>9} GiB  {'fits':6}{'peak':32}largest parts"
@@ -145,11 +141,11 @@ def dry_line(result: Result) -> str:
 def line(result: Result) -> str:
     p, m = result.predicted, result.measured
     if not m:
-        return f"{result.case:28}{p['peak_allocated_bytes'] / GIB:>10.2f}  {result.problem}"
+        return f"{result.case:28}{p['peak_allocated_bytes'] / GIB:>10.2f}  {result.problem[-200:]}"
     text = f"{result.case:28}"
     for name in ("allocated", "reserved"):
         text += f"{p[f'peak_{name}_bytes'] / GIB:>10.2f}{m[name] / GIB:>10.2f}{result.error(name):>+8.1%}"
-    text += f"{p['context_bytes'] / GIB:>8.2f}{m['outside'] / GIB:>8.2f}{m['seconds']:>6.1f}{m['before'] / GIB:>6.2f}"
+    text += f"{p['context_bytes'] / GIB:>8.2f}{m['outside'] / GIB:>8.2f}{m['seconds']:>6.1f}"
     text += f"  {p['phase'] + ': ' + p['moment']:30}"
     return text + ", ".join(f"{phase} {size / GIB:.2f} ({p['phases'][phase] / GIB:.2f})" for phase, size in m["phases"].items())
 

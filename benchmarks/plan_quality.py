@@ -1,7 +1,7 @@
 """How good the planner's first choice is: a small grid measured as a whole, its predictions beside.
 
-`python benchmarks/plan_quality.py [--gpus 2] [--hardware h200x2] [--models gpt_1b3,llama_1b] [overrides]`: one torchrun a model. The
-grid holds the planner's first choice of each kind; its first choice of all must reach 0.95 of the fastest.
+`python benchmarks/plan_quality.py [--gpus 2] [--hardware h200x2] [--models gpt_1b3,llama_1b] [overrides]`: one plan after the other,
+each in fresh processes. The grid holds the planner's first choice of each kind; its first choice of all must reach 0.95 of the fastest.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main() -> int:
     parser.add_argument("--hardware", default="h200x2")
     parser.add_argument("--models", default="gpt_1b3,llama_1b")
     parser.add_argument("--global-batch", type=int, default=32)
-    parser.add_argument("--timeout", type=float, default=200, help="seconds a model")
+    parser.add_argument("--timeout", type=float, default=90, help="seconds a plan")
     parser.add_argument("--dry-run", action="store_true", help="predictions only")
     parser.add_argument("overrides", nargs="*", default=[])
     given = parser.parse_args()

@@ -1,6 +1,6 @@
 """Stage 3 three ways on one model: zerocfg's plan, DeepSpeed's own defaults, PyTorch's FSDP2.
 
-`python benchmarks/zero3_speed.py [--gpus 2] [--hardware h200x2] [--micro 4,16] [overrides]`: one torchrun for all of them.
+`python benchmarks/zero3_speed.py [--gpus 2] [--hardware h200x2] [--micro 4,16] [overrides]`: one after the other, each in fresh processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--hardware", default="h200x2")
     parser.add_argument("--micro", default="4,16")
-    parser.add_argument("--timeout", type=float, default=240)
+    parser.add_argument("--timeout", type=float, default=90, help="seconds an engine")
     parser.add_argument("overrides", nargs="*", default=[])
     given = parser.parse_args()
     sizes = [int(size) for size in given.micro.split(",")]
