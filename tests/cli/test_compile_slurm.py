@@ -37,7 +37,7 @@ def test_the_script_and_nothing_else(cli: Any) -> None:
         "#SBATCH --open-mode=append",
         "#SBATCH --output=%j.log",
     ]
-    assert lines[-1] == f'  {sys.executable} -m zerocfg.launch.slurm_node start "$job/compiled/launch.sh" "$@"'
+    assert lines[-1] == f'    {sys.executable} -m zerocfg.launch.slurm_node start "$job/compiled/launch.sh" "$@"'
 
 
 def test_out_holds_all_that_the_script_runs(cli: Any, tmp_path: Path) -> None:
@@ -109,17 +109,17 @@ def test_cpu_ranks_need_no_gpu_of_the_partition(cli: Any) -> None:
     status, out, err = cli("compile", "--target=slurm", "hardware=cpu")
     assert (status, err) == (0, "")
     assert "gpus" not in out
-    assert out.splitlines()[-1] == '  /bin/sh "$job/compiled/launch.sh" "$@"'
+    assert out.splitlines()[-1] == f'    {sys.executable} -m zerocfg.launch.slurm_node start "$job/compiled/launch.sh" "$@"'
 
 
 def test_a_pyxis_container_is_sruns(cli: Any) -> None:
     status, out, err = cli(*BASE, "container=pyxis", "container.image=/images/z.sqsh", "container.mounts=[/data:/d:ro]")
     assert (status, err) == (0, "")
     lines = out.splitlines()
-    assert lines[-4:-2] == ["here=$PWD", 'cd -- "$job" || exit']
+    assert lines[-5:-3] == ["here=$PWD", 'cd -- "$job" || exit']
     mounts = '--container-mounts="$here:$here","$ZEROCFG_RUN_DIR:$ZEROCFG_RUN_DIR",/data:/d:ro'
     assert f' --container-image=/images/z.sqsh {mounts} --container-workdir="$here" --no-container-mount-home --container-env=' in lines[-2]
-    assert lines[-1] == '  /bin/sh "$job/compiled/launch.sh" "$@"'
+    assert lines[-1] == '    python3 -m zerocfg.launch.slurm_node start "$job/compiled/launch.sh" "$@"'
 
 
 def test_a_preflight_is_beside_the_job(cli: Any, tmp_path: Path) -> None:

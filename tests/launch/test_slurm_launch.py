@@ -134,6 +134,29 @@ def test_a_silent_controller_ends_no_job(tmp_path: Path, monkeypatch: pytest.Mon
     ]
 
 
+def test_another_start_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    from zerocfg.launch import slurm_wait
+    from zerocfg.launch.slurm_state import JobState, SlurmJob
+
+    (tmp_path / ".zerocfg").mkdir()
+    start = tmp_path / ".zerocfg/slurm_start"
+    looks = [("12 0", "RUNNING", ""), ("12 0", "COMPLETING", ""), ("12 0", "PENDING", "BeginTime"), ("12 0", "PENDING", "Priority")]
+    looks += [("12 0", "RUNNING", ""), ("12 1", "RUNNING", ""), ("12 1", "COMPLETED", "")]
+    watch = Watch([SlurmJob(number=0, folder=str(tmp_path), slurm_id="12")])
+    with caplog.at_level("INFO", "zerocfg.launch"):
+        for written, state, reason in looks:
+            start.write_text(written)
+            said = {"12": JobState(state, reason, "" if reason else "n0")}
+            monkeypatch.setattr(slurm_wait, "query", lambda ids, said=said: said)
+            watch.poll()
+    assert [record.getMessage() for record in caplog.records] == [
+        "job 0: RUNNING on n0",
+        "job 0: REQUEUED (BeginTime), restart 1",
+        "job 0: RUNNING on n0, restart 1",
+    ]
+    assert (watch.states["12"].state, watch.states["12"].restarts) == ("COMPLETED", 1)
+
+
 def run(folder: Path, *overrides: str) -> subprocess.CompletedProcess[str]:
     (folder / "app.py").write_text(APP)
     env = {**os.environ, "PATH": "/nowhere"}
@@ -160,3 +183,32 @@ def test_a_dry_run_needs_no_slurm(tmp_path: Path) -> None:
     assert "#SBATCH --partition=gpu\n" in script.read_text()
     assert "#SBATCH --array=0-1\n" in script.read_text()
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["0", "1", "multirun.yaml", "slurm"]
+
+
+@pytest.mark.parametrize(
+    ("enabled", "expected"),
+    [
+        (None, ["  try: a longer hydra.launcher.timeout_min"]),
+        (
+            False,
+            ["  try: a longer hydra.launcher.timeout_min; or checkpoint=on_stop: it saves before the limit, and goes on in another start"],
+        ),
+        (
+            True,
+            [
+                "  go on from the last checkpoint: the same command with hydra.sweep.dir='/s 1'",
+                "  try: a longer hydra.launcher.signal_delay_s: time for a step and a checkpoint",
+            ],
+        ),
+    ],
+)
+def test_a_time_limit_says_what_to_do(tmp_path: Path, enabled: bool | None, expected: list[str]) -> None:
+    from zerocfg.launch.slurm_state import JobState, SlurmJob
+    from zerocfg.launch.slurm_wait import outcome
+
+    run = None if enabled is None else SimpleNamespace(plan=SimpleNamespace(checkpoint=SimpleNamespace(enabled=enabled)))
+    config = SimpleNamespace(hydra=SimpleNamespace(sweep=SimpleNamespace(dir="/s 1")))
+    job: Any = SimpleNamespace(number=0, run=run, folder=tmp_path, world_size=1, config=config)
+    ended = outcome(job, SlurmJob(number=0, folder=str(tmp_path), slurm_id="12"), JobState("TIMEOUT", "TimeLimit", "n0", 143), tmp_path)
+    assert not isinstance(ended, str)
+    assert ended.stopped_by.splitlines() == ["time limit (SLURM job 12 TIMEOUT, TimeLimit, n0)", *expected]

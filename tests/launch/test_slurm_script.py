@@ -37,12 +37,14 @@ mkdir -p -- "$job/.zerocfg" || { echo "zerocfg: $(hostname) cannot write $job: a
 rm -f -- "$job/.zerocfg/slurm_end"
 trap 'echo "$id $?" >"$job/.zerocfg/slurm_end"' EXIT
 trap 'exit 143' TERM
+trap : USR2
 export ZEROCFG_RUN_DIR="$job" ZEROCFG_JOB_TOKEN="slurm-$SLURM_JOB_ID"
 cd -- /home/me || exit
 
 cd -- "$job" || exit
-srun --nodes=1 --output=.zerocfg/torchrun.log --label \
-  /bin/sh "$job/compiled/launch.sh"
+/venv/bin/python -m zerocfg.launch.slurm_step \
+  srun --nodes=1 --output=.zerocfg/torchrun.log --label \
+    /venv/bin/python -m zerocfg.launch.slurm_node start "$job/compiled/launch.sh"
 """
     )
 
@@ -59,8 +61,9 @@ export ZEROCFG_RDZV_HOST="${meet% *}" ZEROCFG_RDZV_PORT="${meet##* }"
 export ZEROCFG_RDZV_ID="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"
 
 cd -- "$job" || exit
-srun --ntasks=2 \
-  /venv/bin/python -m zerocfg.launch.slurm_node start "$job/compiled/launch.sh"
+/venv/bin/python -m zerocfg.launch.slurm_step \
+  srun --ntasks=2 \
+    /venv/bin/python -m zerocfg.launch.slurm_node start "$job/compiled/launch.sh"
 """)
 
 
@@ -76,12 +79,13 @@ HOSTILE = ["plain", "a b", 'it\'s "q"', "$(touch PWNED)`touch PWNED`;touch PWNED
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Path:
-    """A PATH in which SLURM's commands and the interpreter write down how they were called."""
+    """A PATH in which SLURM's commands and the interpreter write down how they were called; around the step it only runs the step."""
     tools = tmp_path / "tools"
     tools.mkdir()
     for name, answer in {"srun": "exit 7", "scontrol": "printf 'n1\\nn2\\n'", "py": "echo '[fd00::1] 15008'"}.items():
         note = f'printf "%s\\0" {name} "$@" "$PWD" >>"$NOTES"; env -0 >"$NOTES.env"'
-        (tools / name).write_text(f"#!/bin/bash\n{note}\n{answer}\n")
+        around = 'if [ "$2" = zerocfg.launch.slurm_step ]; then shift 2; exec "$@"; fi' if name == "py" else ""
+        (tools / name).write_text(f"#!/bin/bash\n{around}\n{note}\n{answer}\n")
         (tools / name).chmod(0o755)
     return tools
 

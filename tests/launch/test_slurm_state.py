@@ -111,6 +111,42 @@ def test_the_end(tmp_path: Path, end: str, said: JobState | None, before: JobSta
     assert found.ended is (expected.state in ("FAILED", "COMPLETED", "CANCELLED", "LOST"))
 
 
+QUEUED, BEGIN = JobState("PENDING", "Resources"), JobState("PENDING", "BeginTime")
+
+
+@pytest.mark.parametrize(
+    ("started", "end", "said", "before", "expected"),
+    [
+        ("", "", QUEUED, None, QUEUED),
+        ("13_1 0", "", R, QUEUED, R),
+        # SLURM has ended the script to start it again: SLURM's to say how it goes on
+        ("13_1 0", "13_1 143", C, R, replace(C, exit_status=143)),
+        ("13_1 0", "13_1 143", C, replace(C, exit_status=143), replace(C, exit_status=143)),
+        ("13_1 0", "13_1 143", BEGIN, replace(C, exit_status=143), JobState("REQUEUED", "BeginTime", restarts=1)),
+        # running again, and its script has not written that down yet
+        ("13_1 0", "", R, JobState("REQUEUED", "BeginTime", restarts=1), replace(R, restarts=1)),
+        ("13_1 1", "", R, replace(R, restarts=1), replace(R, restarts=1)),
+        ("13_1 1", "13_1 0", JobState("COMPLETED"), R, JobState("COMPLETED", exit_status=0, restarts=1)),
+        ("13_1 1", "13_1 143", None, JobState("REQUEUED", restarts=2), JobState("FAILED", "NonZeroExitCode", "", 143, 2)),
+        ("13_1 0", "", None, JobState("REQUEUED", restarts=1), JobState("CANCELLED", "while it was waiting", restarts=1)),
+        # stopped, saved, and not to be started again
+        ("13_1 2", "13_1 85", JobState("FAILED", "NonZeroExitCode"), R, JobState("PREEMPTED", "the bound is reached", "", 85, 2)),
+        ("13_1 2", "13_1 85", None, R, JobState("PREEMPTED", "the bound is reached", "", 85, 2)),
+        # of an earlier job in the same folder
+        ("9_1 3", "", QUEUED, None, QUEUED),
+    ],
+)
+def test_a_job_that_is_started_again(
+    tmp_path: Path, started: str, end: str, said: JobState | None, before: JobState | None, expected: JobState
+) -> None:
+    record = job(tmp_path, end=end)
+    (tmp_path / ".zerocfg").mkdir(exist_ok=True)
+    (tmp_path / ".zerocfg/slurm_start").write_text(f"{started}\n")
+    (tmp_path / ".zerocfg/slurm_note").write_text("the bound is reached\n")
+    assert with_end(record, said, before) == expected
+    assert expected.ended is (expected.state in ("FAILED", "PREEMPTED", "COMPLETED", "CANCELLED"))
+
+
 def test_jobs_are_kept_by_number(tmp_path: Path) -> None:
     assert load_jobs(tmp_path) == []
     first, second = job(tmp_path / "1", "13_1", 1), job(tmp_path / "0", "12", 0)

@@ -24,7 +24,7 @@ def jobs_command(directory: str | None = None, *, as_json: bool = False) -> int:
     """Print each job's state and results, and write DIR/results.csv.
 
     directory: hydra.sweep.dir; None: this folder, else the newest sweep below outputs/ and multirun/. as_json: a list with
-    the columns of results.csv, slurm_id, reason and nodes. Status 1 when a job has failed, or was cancelled or lost.
+    the columns of results.csv, slurm_id, reason, nodes and restarts. Status 1 when a job has failed, or was cancelled or lost.
     """
     sweep = Path(os.path.abspath(directory)) if directory is not None else _newest()
     problem = _absent(sweep, directory)
@@ -49,7 +49,9 @@ def jobs_command(directory: str | None = None, *, as_json: bool = False) -> int:
         output.product_json([_entry(row, job, states[job.slurm_id]) for row, job in zip(rows, jobs, strict=True)])
     else:
         where = [state.nodes or state.reason for state in (states[job.slurm_id] for job in jobs)]
-        output.product(results_table(rows, [("SLURM", [job.slurm_id for job in jobs]), ("where or why", where)]))
+        restarts = [str(states[job.slurm_id].restarts or "") for job in jobs]
+        extra = [("SLURM", [job.slurm_id for job in jobs]), ("where or why", where), ("restarts", restarts)]
+        output.product(results_table(rows, extra))
         for line in _failures(jobs, states, sweep):
             output.product(line)
         output.say(written)
@@ -57,7 +59,7 @@ def jobs_command(directory: str | None = None, *, as_json: bool = False) -> int:
 
 
 def _entry(row: SweepRow, job: SlurmJob, state: JobState) -> dict[str, object]:
-    return {**asdict(row), "slurm_id": job.slurm_id, "reason": state.reason, "nodes": state.nodes}
+    return {**asdict(row), "slurm_id": job.slurm_id, "reason": state.reason, "nodes": state.nodes, "restarts": state.restarts}
 
 
 def _failures(jobs: list[SlurmJob], states: dict[str, JobState], sweep: Path) -> Iterator[str]:
@@ -69,7 +71,7 @@ def _failures(jobs: list[SlurmJob], states: dict[str, JobState], sweep: Path) ->
         errors = sorted((r for r in read_results(paths).values() if not r.ok), key=lambda r: r.time)
         status = f"exit status {state.exit_status}" if state.exit_status else ""
         why, log = ", ".join(filter(None, (state.reason, status))), sweep / SLURM_DIR / job.batch_log
-        if errors:
+        if errors and state.state != "PREEMPTED":
             why, log = f"rank {errors[0].rank} of {job.world_size}: {errors[0].error}", paths.rank_log(errors[0].rank)
         elif paths.preflight_report.is_file():
             first = paths.preflight_report.read_text(encoding="utf-8").partition("\n")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from codecs import getincrementaldecoder
 from pathlib import Path
@@ -12,16 +13,20 @@ from zerocfg.progress import StepBar
 
 
 class Tail:
-    """New text of a growing file at each call; an absent file is an empty one."""
+    """New text of a growing file at each call, of its successor once it is replaced; an absent file is an empty one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
+        self._file = 0
+        """Inode: another one is another file, of a job that was started again."""
         self._decoder = getincrementaldecoder("utf-8")(errors="replace")
 
     def read(self) -> str:
         try:
             with self._path.open("rb") as file:
+                if self._file != (here := os.fstat(file.fileno()).st_ino):
+                    self._file, self._offset = here, 0
                 file.seek(self._offset)
                 data = file.read()
         except FileNotFoundError:

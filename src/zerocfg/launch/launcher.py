@@ -15,7 +15,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
 from zerocfg.diagnostics import ConfigProblems
-from zerocfg.errors import PREEMPTED_STATUS, Preempted, ZerocfgError
+from zerocfg.errors import PREEMPTED_STATUS, ZerocfgError
 from zerocfg.facts import Detected
 from zerocfg.launch.board import Board
 from zerocfg.launch.folders import check_free, claimed, fill, remove_unused
@@ -26,7 +26,7 @@ from zerocfg.launch.payload import Task, frozen, seal
 from zerocfg.launch.pool import Pool, cores, lock_folder, visible_gpus
 from zerocfg.launch.prepare import Infeasible, Prepared, PreparedJob, prepare
 from zerocfg.launch.queue import LocalQueue
-from zerocfg.launch.returns import JobFailed, blank_return, earlier_return
+from zerocfg.launch.returns import blank_return, earlier_return, was_preempted
 from zerocfg.launch.slurm_state import check_active
 from zerocfg.launch.sweep_results import SweepRow, results_table, sweep_row, write_results
 
@@ -122,9 +122,8 @@ def launch(
 
 def leave_preempted(ret: JobReturn) -> None:
     """Of a single job that was stopped from elsewhere and has saved: leave with the status that says so, not as a failure."""
-    problem = ret._return_value
-    if isinstance(problem, JobFailed) and isinstance(problem.__cause__, Preempted):
-        print(problem.summary, file=sys.stderr, flush=True)
+    if was_preempted(ret):
+        print(ret._return_value.summary, file=sys.stderr, flush=True)
         raise SystemExit(PREEMPTED_STATUS)
 
 

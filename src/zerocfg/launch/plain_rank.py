@@ -13,14 +13,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+from zerocfg.diagnostics import ConfigProblems
 from zerocfg.emit import COMPILED, RUN_DIR, set_aside
+from zerocfg.errors import PREEMPTED_STATUS, Preempted
 from zerocfg.launch.paths import JOB_TOKEN, JobPaths
 from zerocfg.launch.processes import die_with_parent
 from zerocfg.launch.results import RankResult, write_result
 from zerocfg.launch.streams import capture
+from zerocfg.runtime.checkpoint_files import locate
 
 PLACEHOLDER = "{ds_config}"
 """In an argument of the script: becomes the path of the compiled JSON."""
@@ -48,10 +53,12 @@ def main(words: Sequence[str]) -> int:
     # a launcher follows rank_0.log itself; by hand, the terminal gets a copy
     finish = capture(log, console=rank == 0 and not launched)
     paths.result(rank).unlink(missing_ok=True)
-    status, asked_to_stop = _run(command(words, root / COMPILED / "ds_config.json"), root / COMPILED / "ds_config.json")
+    status, received = _run(command(words, root / COMPILED / "ds_config.json"), root / COMPILED / "ds_config.json")
     finish()
-    if status == 0 or not asked_to_stop:  # one that was told to end because another has failed is not a failure of its own
-        write_result(paths.result(rank), result(rank, status, log))
+    # one that was told to end because another has failed is not a failure of its own
+    if status in (0, PREEMPTED_STATUS) or not set(received) & set(_STOPS):
+        end = result(rank, status, log)
+        write_result(paths.result(rank), preempted(end, root, received) if status == PREEMPTED_STATUS else end)
     if status < 0:
         _end_by(-status)
     return status
@@ -75,6 +82,19 @@ def result(rank: int, status: int, log: Path) -> RankResult:
     )
 
 
+def preempted(end: RankResult, root: Path, received: Sequence[int]) -> RankResult:
+    """Of a script that says by its exit status that it was stopped and can go on. root: the job's folder, which tells where."""
+    newest = None
+    with suppress(ConfigProblems):
+        newest = locate(str(root), root)
+    stop = Preempted(
+        newest.step if newest else 0,
+        _signal_name(received[0]) if received else f"exit status {PREEMPTED_STATUS}",
+        str(newest.path) if newest else "",
+    )
+    return replace(end, preempted=stop, error=f"stopped by {stop.signal} after step {stop.step}")
+
+
 def last_lines(log: Path) -> list[str]:
     """What a rank said last."""
     try:
@@ -86,8 +106,8 @@ def last_lines(log: Path) -> list[str]:
     return text.splitlines()[-_LAST_LINES:]
 
 
-def _run(words: list[str], ds_config: Path) -> tuple[int, bool]:
-    """(exit status, whether it was asked to stop)."""
+def _run(words: list[str], ds_config: Path) -> tuple[int, list[int]]:
+    """(exit status, signals that were passed on)."""
     received: list[int] = []
     child: list[subprocess.Popen[bytes]] = []
 
@@ -110,7 +130,7 @@ def _run(words: list[str], ds_config: Path) -> tuple[int, bool]:
     for early in list(received):  # came while it was being started
         child[0].send_signal(early)
     status = child[0].wait()
-    return status, bool(set(received) & set(_STOPS))
+    return status, received
 
 
 def _in_child() -> None:

@@ -26,7 +26,11 @@ class ProcessId:
 
     @classmethod
     def own(cls) -> ProcessId:
-        return cls(os.getpid(), _stat(os.getpid())[1])
+        return cls.of(os.getpid())
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId:
+        return cls(pid, _stat(pid)[1])
 
     def alive(self) -> bool:
         try:

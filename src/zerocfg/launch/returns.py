@@ -172,6 +172,12 @@ def preempted(job: PreparedJob, saved: Preempted, why: str) -> str:
     return f"job {job.number} was stopped ({why}) after step {saved.step}{total}\n  {where}\n  {again}"
 
 
+def was_preempted(ret: JobReturn) -> bool:
+    """Stopped from elsewhere, and saved: no failure of its own."""
+    problem = ret._return_value
+    return isinstance(problem, JobFailed) and isinstance(problem.__cause__, Preempted)
+
+
 def _tail(path: Path, lines: int = 40) -> str:
     try:
         return "\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])

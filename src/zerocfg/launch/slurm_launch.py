@@ -16,12 +16,13 @@ from omegaconf import DictConfig
 
 from zerocfg.diagnostics import ConfigProblems
 from zerocfg.emit import replace_text, set_aside
+from zerocfg.errors import PREEMPTED_STATUS
 from zerocfg.launch.fitness import write_preflight
 from zerocfg.launch.folders import check_free, claimed, fill, remove_unused
 from zerocfg.launch.launcher import LaunchRefused, Sealer, refusal, skipped_return, write_table
 from zerocfg.launch.local import PROGRAM, report_kept
 from zerocfg.launch.prepare import PreparedJob, prepare
-from zerocfg.launch.returns import blank_return, earlier_return, failed_return
+from zerocfg.launch.returns import blank_return, earlier_return, failed_return, was_preempted
 from zerocfg.launch.slurm_cluster import Cluster, Unread, missing_commands, read_cluster
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_place import Placement
@@ -103,7 +104,10 @@ def launch(
         if not options.dry_run and (len(job_overrides) > 1 or initial_job_idx > 0):
             shown = len(job_overrides) > 1 and options.wait
             write_table(sweep, prepared, returns, states | {number: word(state) for number, state in attempt.states.items()}, show=shown)
-    return [returns[number] for number in sorted(returns)]
+    made = [returns[number] for number in sorted(returns)]
+    if len(made) == 1 and was_preempted(made[0]):
+        raise SystemExit(PREEMPTED_STATUS)  # told already
+    return made
 
 
 @dataclass(frozen=True)

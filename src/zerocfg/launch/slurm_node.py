@@ -1,4 +1,4 @@
-"""What runs inside a SLURM job of several nodes before torchrun: where the nodes meet, and each node's own address.
+"""What runs inside a SLURM job before torchrun; of several nodes: where they meet, and each node's own address.
 
     python -m zerocfg.launch.slurm_node rendezvous [--port=N] HOST...    in the batch script, on the first host: prints "ADDRESS PORT"
     python -m zerocfg.launch.slurm_node start LAUNCH.SH [ARGUMENT...]    in each node's task, in the job's folder
@@ -22,6 +22,7 @@ from pathlib import Path
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.emit import RDZV_CONF, RDZV_HOST, RDZV_PORT, read_compiled
 from zerocfg.errors import ZerocfgError
+from zerocfg.launch.processes import die_with_parent
 
 Resolve = Callable[[str], Sequence[str]]
 
@@ -201,6 +202,14 @@ def _rendezvous(words: Sequence[str]) -> None:
 
 
 def _start(words: Sequence[str]) -> None:
+    die_with_parent()  # of slurmstepd: one that is killed leaves its tasks behind
+    if RDZV_PORT in os.environ:
+        _prepare(words)
+    os.execv("/bin/sh", ["/bin/sh", *words])
+
+
+def _prepare(words: Sequence[str]) -> None:
+    """Of several nodes."""
     stored = read_compiled(Path(words[0]).parent)
     found = check_interfaces({**os.environ, **stored.environment}, [name for _, name in socket.if_nameindex()])
     host = os.environ[RDZV_HOST].strip("[]")
@@ -222,7 +231,6 @@ def _start(words: Sequence[str]) -> None:
     os.environ["PET_LOCAL_ADDR"] = address
     if interface := gloo_interface(address, {**os.environ, **stored.environment}, resolve(socket.gethostname())):
         os.environ["GLOO_SOCKET_IFNAME"] = interface
-    os.execv("/bin/sh", ["/bin/sh", *words])
 
 
 def main(words: Sequence[str]) -> int:

@@ -15,6 +15,7 @@ from zerocfg.launch.prepare import PreparedJob
 from zerocfg.launch.slurm_cluster import Cluster, Unread
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_preflight import check_request, partition_machine, threads_per_core, unknown_hardware
+from zerocfg.launch.slurm_restart import check_signal, with_restarts
 from zerocfg.passes.lower.container import pyxis_words
 from zerocfg.passes.lower.slurm import SlurmShape, lower_slurm
 
@@ -40,14 +41,15 @@ class Placement:
             yield from check_mountable({"hydra.sweep.dir": str(job.folder), "": os.getcwd()})
 
     def shape(self, run: CompiledRun | None, job_name: str, *, accelerator_asked: bool) -> tuple[SlurmShape, list[Diagnostic]]:
+        options = with_restarts(self._options, run)
         shape, problems = lower_slurm(
-            self._options,
+            options,
             run.resources if run is not None else None,
             job_name=job_name,
             threads_per_core=self._threads,
             rdzv_port=fixed_port(run) if run is not None else 0,
         )
-        found = list(problems)
+        found = [*problems, *check_signal(options)]
         if run is not None and run.plan.detected and not accelerator_asked and self.machine.unknown:
             return shape, [*found, unknown_hardware(self.machine.unknown)]
         if not found and isinstance(self._cluster, Cluster):

@@ -17,6 +17,7 @@ SLURM_DIR = "slurm"
 END_FILE = f"{INNER}/slurm_end"
 """Below a job's folder: "JOBID STATUS" once the batch script has ended."""
 NODE_MODULE = "zerocfg.launch.slurm_node"
+STEP_MODULE = "zerocfg.launch.slurm_step"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +67,8 @@ def sbatch_script(shape: SlurmShape, folders: Sequence[Path], slurm_dir: Path, s
         f'trap \'echo "$id $?" >"$job/{END_FILE}"\' EXIT',
         # a shell that a signal ends would say 0
         "trap 'exit 143' TERM",
+        # for the ranks; a shell without a trap would be ended by it
+        "trap : USR2",
         f'export {RUN_DIR}="$job" {JOB_TOKEN}="slurm-$SLURM_JOB_ID"',
         *(f"export {name}={_quote(value)}" for name, value in shape.environment),
         f"cd -- {_quote(start.home)} || exit",
@@ -82,7 +85,7 @@ def _step(shape: SlurmShape, start: Start) -> list[str]:
         words = " ".join(_quote(word) for word in (start.python, "-u", *start.program))
         command = f"""/bin/sh -c 'cd -- "$1" && shift && exec "$@"' start {_quote(start.home)} {words}"""
     else:
-        command = f"/bin/sh {launch}"
+        command = f"{_quote(shape.container_python or start.python)} -m {NODE_MODULE} start {launch}"
     lines = []
     if shape.nodes > 1:
         port = f" --port={shape.rdzv_port}" if shape.rdzv_port else ""
@@ -94,13 +97,14 @@ def _step(shape: SlurmShape, start: Start) -> list[str]:
             'export ZEROCFG_RDZV_ID="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"',
             "",
         ]
-        command = f"{_quote(shape.container_python or start.python)} -m {NODE_MODULE} start {launch}"
     options = [f"--{name}" + (f"={_quote(value)}" if value else "") for name, value in shape.srun]
     here = ["here=$PWD"] if shape.container else []
     step = [f"srun {' '.join([*options, *shape.container])} \\", f"  {command}"]
     if start.preflight and not start.program:
         # runs the same step with preflight.sh, then, where all nodes are fit, this one
         step = [f"{' '.join(map(_quote, preflight_command(start.python, ())))} \\", *(f"  {line}" for line in step)]
+    # sees to it that the step ends, and that a job that was stopped and has saved is started again
+    step = [f"{_quote(start.python)} -m {STEP_MODULE} \\", *(f"  {line}" for line in step)]
     return [*lines, *here, 'cd -- "$job" || exit', *step]
 
 

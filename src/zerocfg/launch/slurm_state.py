@@ -16,14 +16,18 @@ from pathlib import Path
 
 from zerocfg.diagnostics import Diagnostic
 from zerocfg.emit import replace_text
-from zerocfg.errors import ZerocfgError
+from zerocfg.errors import PREEMPTED_STATUS, ZerocfgError
 from zerocfg.launch.slurm_script import END_FILE, SLURM_DIR
+from zerocfg.launch.slurm_step import NOTE_FILE, START_FILE
 
 JOBS_FILE = "jobs.json"
 ENDED = frozenset(
     "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT LOST".split()  # noqa: SIM905
 )
-"""SLURM's last states, and ours for a job that SLURM has forgotten and that has left no word: LOST."""
+"""SLURM's last states, and ours for a job that SLURM has forgotten and that has left no word: LOST. PREEMPTED is also what a job is
+called that was stopped, has saved, and is not started again."""
+_STOPPED_STATUS = 143
+"""Of a batch script that SLURM itself has ended, for good or to start it again: SLURM's to say."""
 _TIMEOUT_SECONDS = 60.0
 
 
@@ -36,6 +40,8 @@ class JobState:
     nodes: str = ""
     exit_status: int | None = None
     """Of the batch script; None: not known (yet)."""
+    restarts: int = 0
+    """Starts after the first one; of a job that waits for the next, that one included."""
 
     @property
     def ended(self) -> bool:
@@ -99,23 +105,46 @@ def parse_squeue(text: str) -> dict[str, JobState]:
 
 def end_word(job: SlurmJob) -> int | None:
     """Exit status that the batch script has left, None while it runs or when it was killed."""
-    try:
-        name, _, status = (Path(job.folder) / END_FILE).read_text(encoding="utf-8").strip().rpartition(" ")
-    except OSError:
-        return None
+    name, _, status = _text(Path(job.folder) / END_FILE).rpartition(" ")
     return int(status) if name == job.slurm_id and status.isdigit() else None
 
 
+def restarts(job: SlurmJob) -> int | None:
+    """Of the batch script that runs or has run last; None: it has not started yet."""
+    name, _, count = _text(Path(job.folder) / START_FILE).rpartition(" ")
+    return int(count) if name == job.slurm_id and count.isdigit() else None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
 def with_end(job: SlurmJob, said: JobState | None, before: JobState | None) -> JobState:
-    """The state, with the batch script's own word. said: by squeue, None: forgotten. before: at the look before."""
+    """The state, with what the batch script has left. said: by squeue, None: forgotten. before: at the look before."""
+    started = restarts(job)
+    state = _with_end(job, said, before)
+    if state.state == "PENDING" and started is not None:
+        return replace(state, state="REQUEUED", exit_status=None, restarts=started + 1)
+    if state.state == "FAILED" and state.exit_status == PREEMPTED_STATUS:
+        note = _text(Path(job.folder) / NOTE_FILE)
+        state = replace(state, state="PREEMPTED", reason=note or "stopped, and not put back into the queue")
+    # the script writes its number down some moments after SLURM has started it
+    return replace(state, restarts=max(started or 0, before.restarts if before is not None else 0))
+
+
+def _with_end(job: SlurmJob, said: JobState | None, before: JobState | None) -> JobState:
     status = end_word(job)
-    if said is not None and said.ended:
+    if said is not None and (said.ended or said.state == "PENDING"):
         return replace(said, exit_status=status)
-    if status is not None and (said is None or (before is not None and before.exit_status is not None)):
+    mine = said is None or (status != _STOPPED_STATUS and before is not None and before.exit_status is not None)
+    if status is not None and mine:
         return JobState("FAILED" if status else "COMPLETED", "NonZeroExitCode" if status else "", said.nodes if said else "", status)
     if said is not None:
         return replace(said, exit_status=status)
-    if before is not None and before.state == "PENDING":
+    if before is not None and before.state in ("PENDING", "REQUEUED"):
         return JobState("CANCELLED", "while it was waiting")
     return JobState("LOST", "SLURM no longer knows it, and it has left no word")
 

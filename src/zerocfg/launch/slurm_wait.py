@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import signal
 import sys
 import time
@@ -15,11 +16,12 @@ from pathlib import Path
 from hydra.core.utils import JobReturn, JobStatus
 
 from zerocfg.diagnostics import render_report
+from zerocfg.errors import PREEMPTED_STATUS
 from zerocfg.launch.follow import Follower
 from zerocfg.launch.job import NodeOutcome
 from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.prepare import PreparedJob
-from zerocfg.launch.results import read_results
+from zerocfg.launch.results import read_results, saved_and_stopped
 from zerocfg.launch.returns import JobFailed, job_return
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_script import SLURM_DIR
@@ -111,11 +113,13 @@ class Watch:
             return
         for job in self._jobs:
             now, then = self.states[job.slurm_id], before[job.slurm_id]
-            news = (now.state, now.reason) != (then.state, then.reason) and (now.reason != "" or now.state != "PENDING")
-            if now.ended or now.state == "COMPLETING" or not news:
+            # why it waits changes often while it waits for another start
+            same = (now.state, now.restarts) == (then.state, then.restarts) and (now.reason == then.reason or now.state == "REQUEUED")
+            if now.ended or now.state == "COMPLETING" or same or (now.state == "PENDING" and now.reason == ""):
                 continue
             where = f" on {now.nodes}" if now.nodes else f" ({now.reason})" if now.reason else ""
-            log.info("job %d: %s%s", job.number, now.state, where)
+            again = f", restart {now.restarts}" if now.restarts else ""
+            log.info("job %d: %s%s%s", job.number, now.state, where, again)
 
 
 _STOPPED = {
@@ -136,9 +140,11 @@ _ASKED = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR
 
 def outcome(job: PreparedJob, record: SlurmJob, state: JobState, sweep: Path) -> NodeOutcome | str:
     """What `job_return` needs to know of the end."""
+    if state.exit_status == PREEMPTED_STATUS and state.state == "PREEMPTED":
+        return NodeOutcome(PREEMPTED_STATUS, state.reason)
     if state.state in _STOPPED:
         detail = ", ".join(filter(None, (f"SLURM job {record.slurm_id} {state.state}", state.reason, state.nodes)))
-        return NodeOutcome(1, f"{_STOPPED[state.state]} ({detail})")
+        return NodeOutcome(1, f"{_STOPPED[state.state]} ({detail}){_remedy(job, state)}")
     status, code = state.exit_status, ""
     if status is None:
         # nothing of the script's own: SLURM has it as status:signal
@@ -155,6 +161,19 @@ def outcome(job: PreparedJob, record: SlurmJob, state: JobState, sweep: Path) ->
         return NodeOutcome(1, f"{signal.Signals(status - 128).name} (SLURM job {record.slurm_id} {state.state})")
     # a shell's way to say that a signal has ended it
     return NodeOutcome(128 - status if status > 128 else status)
+
+
+def _remedy(job: PreparedJob, state: JobState) -> str:
+    """Of a time limit that nothing was saved at."""
+    if state.state != "TIMEOUT" or saved_and_stopped(read_results(JobPaths(job.folder))) is not None:
+        return ""
+    longer = "a longer hydra.launcher.timeout_min"
+    if job.run is None:
+        return f"\n  try: {longer}"
+    if not job.run.plan.checkpoint.enabled:
+        return f"\n  try: {longer}; or checkpoint=on_stop: it saves before the limit, and goes on in another start"
+    again = f"the same command with hydra.sweep.dir={shlex.quote(str(job.config.hydra.sweep.dir))}"
+    return f"\n  go on from the last checkpoint: {again}\n  try: a longer hydra.launcher.signal_delay_s: time for a step and a checkpoint"
 
 
 def _status(code: str, state: JobState) -> int:
@@ -216,7 +235,7 @@ def failure(job: PreparedJob, record: SlurmJob, state: JobState, ret: JobReturn,
     status = "" if state.exit_status is None else f", exit status {state.exit_status}"
     where = f" on {state.nodes}" if state.nodes else ""
     lines.append(f"  SLURM job {record.slurm_id}: {state.state}{status}{where}")
-    if not (followed and errors and errors[0].rank == 0):
+    if not (followed and errors and errors[0].rank == 0) and state.state != "PREEMPTED":
         last = _last_words(problem, paths, sweep / SLURM_DIR / record.batch_log, errors[0].rank if errors else None)
         lines += [f"    {line}" for line in last]
     return "\n".join(lines)

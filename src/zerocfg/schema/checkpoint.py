@@ -40,4 +40,5 @@ class CheckpointConfig:
     consolidate_on_end: bool = False
     """After the last step, also write the whole model's weights as `weights/model.safetensors` in the job's folder."""
     max_requeues: Count = 20
-    """SLURM: how often a preempted job is put into the queue again."""
+    """SLURM: how often a job that was stopped and has saved is put back into the queue by itself; all its restarts count. On one's own
+    machine a stopped job is not started again: the same command goes on."""

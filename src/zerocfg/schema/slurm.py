@@ -53,11 +53,13 @@ class SlurmConfig:
     array_parallelism: Optional[int] = None
     """Most jobs of one array that run at once. Null: no limit."""
     signal: Optional[str] = None
-    """Signal to every process of a job's ranks before its time limit: USR2, TERM. Null: none."""
+    """Signal to every process of a job's ranks before its time limit: USR2, TERM. Null: USR2 for a run that saves checkpoints, which
+    then saves and is started again; else none."""
     signal_delay_s: int = 90
-    """Seconds between `signal` and the time limit; SLURM may be up to 60 s early."""
-    requeue: Optional[bool] = False
-    """Whether SLURM may start a job again after a node failure or a preemption. Null: the cluster's default."""
+    """Seconds between `signal` and the time limit, time for a step and a checkpoint; SLURM may be up to 60 s early."""
+    requeue: Optional[bool] = None
+    """Whether a job may be started again under its id, after a node failure, a preemption or `signal`. Null: a run that saves
+    checkpoints may, unless checkpoint.max_requeues is 0; others not. `sbatch.no_requeue: null` leaves it to the cluster."""
     setup: List[str] = field(default_factory=list)
     """Shell lines of the batch script before the ranks start, in the folder of the submission: module load cuda/12.8."""
     environment: Dict[str, Any] = field(default_factory=dict)

@@ -17,6 +17,7 @@ mkdir -p -- "$job/.zerocfg" || { echo "zerocfg: $(hostname) cannot write $job: a
 rm -f -- "$job/.zerocfg/slurm_end"
 trap 'echo "$id $?" >"$job/.zerocfg/slurm_end"' EXIT
 trap 'exit 143' TERM
+trap : USR2
 export ZEROCFG_RUN_DIR="$job" ZEROCFG_JOB_TOKEN="slurm-$SLURM_JOB_ID"
 export GREETING='it'"'"'s'
 cd -- '/home/me/my project' || exit
@@ -31,5 +32,6 @@ export ZEROCFG_RDZV_HOST="${meet% *}" ZEROCFG_RDZV_PORT="${meet##* }"
 export ZEROCFG_RDZV_ID="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"
 
 cd -- "$job" || exit
-srun --nodes=2 --ntasks=2 --cpus-per-task=64 --kill-on-bad-exit=1 --cpu-bind=none --output=.zerocfg/torchrun.log --open-mode=append --label \
-  /home/me/venv/bin/python -m zerocfg.launch.slurm_node start "$job/compiled/launch.sh"
+/home/me/venv/bin/python -m zerocfg.launch.slurm_step \
+  srun --nodes=2 --ntasks=2 --cpus-per-task=64 --kill-on-bad-exit=1 --cpu-bind=none --output=.zerocfg/torchrun.log --open-mode=append --label \
+    /home/me/venv/bin/python -m zerocfg.launch.slurm_node start "$job/compiled/launch.sh"

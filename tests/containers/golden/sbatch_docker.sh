@@ -17,6 +17,7 @@ mkdir -p -- "$job/.zerocfg" || { echo "zerocfg: $(hostname) cannot write $job: a
 rm -f -- "$job/.zerocfg/slurm_end"
 trap 'echo "$id $?" >"$job/.zerocfg/slurm_end"' EXIT
 trap 'exit 143' TERM
+trap : USR2
 export ZEROCFG_RUN_DIR="$job" ZEROCFG_JOB_TOKEN="slurm-$SLURM_JOB_ID"
 export GREETING='it'"'"'s'
 cd -- '/home/me/my project' || exit
@@ -25,5 +26,6 @@ cd -- '/home/me/my project' || exit
 module load cuda
 
 cd -- "$job" || exit
-srun --nodes=1 --ntasks=1 --cpus-per-task=64 --kill-on-bad-exit=1 --cpu-bind=none --output=.zerocfg/torchrun.log --open-mode=append \
-  /bin/sh "$job/compiled/launch.sh"
+/home/me/venv/bin/python -m zerocfg.launch.slurm_step \
+  srun --nodes=1 --ntasks=1 --cpus-per-task=64 --kill-on-bad-exit=1 --cpu-bind=none --output=.zerocfg/torchrun.log --open-mode=append \
+    /home/me/venv/bin/python -m zerocfg.launch.slurm_node start "$job/compiled/launch.sh"

@@ -17,6 +17,7 @@ mkdir -p -- "$job/.zerocfg" || { echo "zerocfg: $(hostname) cannot write $job: a
 rm -f -- "$job/.zerocfg/slurm_end"
 trap 'echo "$id $?" >"$job/.zerocfg/slurm_end"' EXIT
 trap 'exit 143' TERM
+trap : USR2
 export ZEROCFG_RUN_DIR="$job" ZEROCFG_JOB_TOKEN="slurm-$SLURM_JOB_ID"
 export GREETING='it'"'"'s'
 cd -- '/home/me/my project' || exit
@@ -32,5 +33,6 @@ export ZEROCFG_RDZV_ID="$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}"
 
 here=$PWD
 cd -- "$job" || exit
-srun --nodes=2 --ntasks=2 --cpus-per-task=64 --kill-on-bad-exit=1 --cpu-bind=none --output=.zerocfg/torchrun.log --open-mode=append --label --container-image='/images/my zerocfg.sqsh' --container-mounts="$here:$here","$ZEROCFG_RUN_DIR:$ZEROCFG_RUN_DIR",/data:/d:ro,'/it'"'"'s here:/it'"'"'s here' --container-workdir="$here" --no-container-mount-home --container-env=OMP_NUM_THREADS,DEEPSPEED_TIMEOUT,TORCH_ELASTIC_SHUTDOWN_TIMEOUT,TORCH_NCCL_TRACE_BUFFER_SIZE,TORCH_NCCL_DUMP_ON_TIMEOUT,HF_TOKEN,A,ZEROCFG_RUN_DIR,ZEROCFG_JOB_TOKEN,PET_LOCAL_ADDR,GLOO_SOCKET_IFNAME,SLURM_JOB_ID,SLURM_NODEID,SLURM_RESTART_COUNT --container-remap-root \
-  /opt/conda/bin/python -m zerocfg.launch.slurm_node start "$job/compiled/launch.sh"
+/home/me/venv/bin/python -m zerocfg.launch.slurm_step \
+  srun --nodes=2 --ntasks=2 --cpus-per-task=64 --kill-on-bad-exit=1 --cpu-bind=none --output=.zerocfg/torchrun.log --open-mode=append --label --container-image='/images/my zerocfg.sqsh' --container-mounts="$here:$here","$ZEROCFG_RUN_DIR:$ZEROCFG_RUN_DIR",/data:/d:ro,'/it'"'"'s here:/it'"'"'s here' --container-workdir="$here" --no-container-mount-home --container-env=OMP_NUM_THREADS,DEEPSPEED_TIMEOUT,TORCH_ELASTIC_SHUTDOWN_TIMEOUT,TORCH_NCCL_TRACE_BUFFER_SIZE,TORCH_NCCL_DUMP_ON_TIMEOUT,TORCH_NCCL_DEBUG_INFO_TEMP_FILE,HF_TOKEN,A,ZEROCFG_RUN_DIR,ZEROCFG_JOB_TOKEN,PET_LOCAL_ADDR,GLOO_SOCKET_IFNAME,SLURM_JOB_ID,SLURM_NODEID,SLURM_RESTART_COUNT --container-remap-root \
+    /opt/conda/bin/python -m zerocfg.launch.slurm_node start "$job/compiled/launch.sh"

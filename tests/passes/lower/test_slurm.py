@@ -43,7 +43,6 @@ def test_a_flag_is_written_only_for_what_was_asked() -> None:
         ("ntasks-per-node", "1"),
         ("cpus-per-task", "48"),
         ("gpus-per-node", "4"),
-        ("no-requeue", ""),
         ("open-mode", "append"),
     )
     assert shape.srun == (
@@ -128,8 +127,7 @@ def test_gpus_memory_and_cores() -> None:
     assert not any(name.startswith(("gpu", "gres")) for name, _ in lower(ON_CPU).directives)
     # srun takes no more than sbatch gave
     assert "cpus-per-task" not in dict(lower(sbatch={"cpus_per_task": None}).srun)
-    assert ("requeue", "") not in lower(requeue=None).directives
-    assert ("no-requeue", "") not in lower(requeue=None).directives
+    assert ("no-requeue", "") in lower(requeue=False).directives
 
 
 def test_an_app_without_groups_asks_for_what_the_launcher_says() -> None:
@@ -137,7 +135,6 @@ def test_an_app_without_groups_asks_for_what_the_launcher_says() -> None:
         "job-name": "train",
         "nodes": "1",
         "ntasks-per-node": "1",
-        "no-requeue": "",
         "open-mode": "append",
     }
     assert ("gpus-per-node", "2") in lower(None, gpus_per_node=2).directives
