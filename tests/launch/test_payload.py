@@ -17,13 +17,13 @@ import pytest
 from omegaconf import OmegaConf
 
 from zerocfg.diagnostics import ConfigProblems
-from zerocfg.launch.payload import Task, frozen, seal
+from zerocfg.launch.payload import Sealer, frozen
 
 LOCK = threading.Lock()
 
 
-def task(function: Callable[..., Any], config: Any = None) -> Task:
-    return Task(function=function, config=OmegaConf.create(config or {}), singletons={}, callbacks=None)
+def sealed(function: Callable[..., Any], config: Any = None) -> bytes:
+    return Sealer(function, singletons={}, callbacks=None).seal(OmegaConf.create(config or {}), env_set={})
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_what_cannot_be_pickled_is_named(function: Callable[..., Any], monkeypat
     for each in (uses_lock, calls_uses_lock):
         monkeypatch.setattr(each, "__module__", "__main__")
     with pytest.raises(ConfigProblems) as caught:
-        seal(task(function), env_set={})
+        sealed(function)
     (problem,) = caught.value.diagnostics
     assert problem.code == "ZC707"
     assert "global LOCK of uses_lock (lock)" in problem.message
@@ -98,22 +98,22 @@ def test_a_closure_variable_is_named() -> None:
             pass
 
     with pytest.raises(ConfigProblems, match="closure variable held of function"):
-        seal(task(function), env_set={})
+        sealed(function)
 
 
 def test_code_that_travels_keeps_its_file(tmp_path: Path) -> None:
     """Tracebacks show lines, inspect.getsource works: in another process, for a function of a script's __main__."""
     script = tmp_path / "script.py"
     script.write_text(
-        "from zerocfg.launch.payload import Task, seal\n"
+        "from zerocfg.launch.payload import Sealer\n"
         "class Thing:\n    x = 1\n"
         "def main(cfg):\n    return [Thing.x for _ in range(2)]\n"
         "import sys\n"
-        "open(sys.argv[1], 'wb').write(seal(Task(main, None, {}, None), env_set={'A': '1'}))\n"
+        "open(sys.argv[1], 'wb').write(Sealer(main, singletons={}, callbacks=None).seal(None, env_set={'A': '1'}))\n"
     )
-    sealed = tmp_path / "sealed"
-    subprocess.run([sys.executable, script, sealed], check=True)
-    envelope = pickle.loads(sealed.read_bytes())
+    payload = tmp_path / "sealed"
+    subprocess.run([sys.executable, script, payload], check=True)
+    envelope = pickle.loads(payload.read_bytes())
     assert envelope.script == str(script)
     assert envelope.env_set == {"A": "1"}
     assert str(tmp_path) in envelope.sys_path

@@ -49,27 +49,39 @@ class Envelope:
     """sys.argv[0] of the script, all that ranks see of the command line."""
     env_set: dict[str, str]
     """hydra.job.env_set."""
-    body: bytes
+    shared: bytes
+    """What all jobs of a launch have in common: function, singletons, callbacks."""
+    config: bytes
 
     def open(self) -> Task:
-        task = pickle.loads(self.body)
-        assert isinstance(task, Task)
-        return task
+        function, singletons, callbacks = pickle.loads(self.shared)
+        return Task(function=function, config=pickle.loads(self.config), singletons=singletons, callbacks=callbacks)
 
 
-def seal(task: Task, *, env_set: dict[str, str]) -> bytes:
-    """Pickle a task by value. Raises ConfigProblems (ZC707) that names what cannot be pickled."""
-    try:
-        body = _dumps(task)
-    except Exception as problem:
-        raise ConfigProblems([_unpicklable(task, problem)]) from None
-    envelope = Envelope(
-        sys_path=[os.path.abspath(entry) for entry in sys.path],
-        script=os.path.abspath(sys.argv[0]) if sys.argv and sys.argv[0] else "",
-        env_set=env_set,
-        body=body,
-    )
-    return pickle.dumps(envelope)
+class Sealer:
+    """Pickles the tasks of a launch by value; what they share once."""
+
+    def __init__(self, function: Callable[[DictConfig], Any], *, singletons: Any, callbacks: Any) -> None:
+        self._common = (function, singletons, callbacks)
+        self._shared = b""
+
+    def seal(self, config: DictConfig, *, env_set: dict[str, str]) -> bytes:
+        """One job's payload. Raises ConfigProblems (ZC707) that names what cannot be pickled."""
+        try:
+            self._shared = self._shared or _dumps(self._common)
+            body = _dumps(config)
+        except Exception as problem:
+            function, singletons, callbacks = self._common
+            task = Task(function=function, config=config, singletons=singletons, callbacks=callbacks)
+            raise ConfigProblems([_unpicklable(task, problem)]) from None
+        envelope = Envelope(
+            sys_path=[os.path.abspath(entry) for entry in sys.path],
+            script=os.path.abspath(sys.argv[0]) if sys.argv and sys.argv[0] else "",
+            env_set=env_set,
+            shared=self._shared,
+            config=body,
+        )
+        return pickle.dumps(envelope)
 
 
 def _dumps(value: object) -> bytes:

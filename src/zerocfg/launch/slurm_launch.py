@@ -10,25 +10,23 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from hydra.core.utils import JobReturn, JobStatus, configure_log, setup_globals
-from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig
+from hydra.core.utils import JobReturn, JobStatus
 
 from zerocfg.diagnostics import ConfigProblems
 from zerocfg.emit import replace_text, set_aside
 from zerocfg.errors import PREEMPTED_STATUS
 from zerocfg.launch.fitness import write_preflight
-from zerocfg.launch.folders import check_free, claimed, fill, remove_unused
-from zerocfg.launch.launcher import LaunchRefused, Sealer, refusal, skipped_return, write_table
+from zerocfg.launch.folders import claimed, fill
 from zerocfg.launch.local import PROGRAM, report_kept
-from zerocfg.launch.prepare import PreparedJob, prepare
-from zerocfg.launch.returns import blank_return, earlier_return, failed_return, was_preempted
+from zerocfg.launch.opening import Asked, LaunchRefused, begin
+from zerocfg.launch.prepare import PreparedJob
+from zerocfg.launch.returns import blank_return, failed_return, was_preempted
 from zerocfg.launch.slurm_cluster import Cluster, Unread, missing_commands, read_cluster
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_place import Placement
 from zerocfg.launch.slurm_preflight import check_commands
 from zerocfg.launch.slurm_script import SLURM_DIR, Start, sbatch_script
-from zerocfg.launch.slurm_state import SlurmJob, check_active, keep_jobs, word
+from zerocfg.launch.slurm_state import SlurmJob, keep_jobs, word
 from zerocfg.launch.slurm_submit import submit
 from zerocfg.launch.slurm_wait import wait_for
 from zerocfg.passes.lower.slurm import SlurmShape
@@ -36,75 +34,25 @@ from zerocfg.passes.lower.slurm import SlurmShape
 log = logging.getLogger("zerocfg.launch")
 
 
-def launch(
-    *,
-    context: HydraContext,
-    task_function: TaskFunction,
-    config: DictConfig,
-    options: SlurmOptions,
-    job_overrides: Sequence[Sequence[str]],
-    initial_job_idx: int,
-    fresh_folder: bool = False,
-) -> Sequence[JobReturn]:
-    """Submit the jobs and return a JobReturn for each, in order. Raises LaunchRefused before anything is submitted.
-
-    fresh_folder: hydra.sweep.dir did not exist before Hydra made it for this launch.
-    """
-    from zerocfg.compose.sweep import SweepComposer
-
-    setup_globals()
-    configure_log(config.hydra.hydra_logging, config.hydra.verbose)
-    sweep = Path(os.path.abspath(str(config.hydra.sweep.dir)))
+def launch(asked: Asked, options: SlurmOptions) -> Sequence[JobReturn]:
+    """Submit the jobs and return a JobReturn for each, in order. Raises LaunchRefused before anything is submitted."""
     cluster = read_cluster()
     placement = Placement(options, cluster)
-    prepared = prepare(
-        config,
-        job_overrides,
-        initial_job_idx,
-        compose=SweepComposer(context.config_loader, config).compose_job,
+    sweep = begin(
+        asked,
+        options,
         detect=lambda: placement.machine.detected,
-        environ=os.environ,
-        start=not options.dry_run,
-        skip_infeasible=options.on_infeasible == "skip",
         place=placement.check,
+        check=lambda: () if options.dry_run else check_commands(missing_commands()),
     )
-    if not options.dry_run and (absent := list(check_commands(missing_commands()))):
-        prepared.report.append(("", absent))
-    folders = [job.folder for job in prepared.jobs]
-    if busy := [*check_free(folders), *check_active(folders, sweep)]:
-        prepared.report.append(("", busy))
-    seals = Sealer(context, task_function)
-    problem = refusal(prepared, len(job_overrides)) if prepared.refused else ""
-    if not problem:
-        try:
-            for job in prepared.jobs[:1]:
-                seals.seal(job)  # what cannot travel is the function's, the same for all jobs
-        except ConfigProblems as problems:
-            problem = f"{problems}\nnothing was started"
-    if problem:
-        if fresh_folder and sweep.is_dir():
-            remove_unused(sweep)
-        raise LaunchRefused(problem)
-    if report := prepared.render():
-        print(report, file=sys.stderr, flush=True)
-
-    returns = {point.number: skipped_return(point) for point in prepared.infeasible}
-    states = dict.fromkeys(returns, "infeasible")
-    jobs = list(prepared.jobs)
-    if options.retry_failed:
-        for job in prepared.jobs:
-            if (ret := earlier_return(job)) is not None:
-                returns[job.number], states[job.number] = ret, "finished before"
-                jobs.remove(job)
-        log.info("%d of %d jobs finished before; %d to run", len(prepared.jobs) - len(jobs), len(prepared.jobs), len(jobs))
-    attempt = Submission(options, sweep, cluster, seals.seal)
+    attempt = Submission(options, asked.sweep, cluster, sweep.seal)
     try:
-        returns |= attempt.run(jobs, placement.shapes)
+        sweep.returns |= attempt.run(sweep.jobs, placement.shapes)
     finally:
-        if not options.dry_run and (len(job_overrides) > 1 or initial_job_idx > 0):
-            shown = len(job_overrides) > 1 and options.wait
-            write_table(sweep, prepared, returns, states | {number: word(state) for number, state in attempt.states.items()}, show=shown)
-    made = [returns[number] for number in sorted(returns)]
+        if not options.dry_run:
+            sweep.states |= {number: word(state) for number, state in attempt.states.items()}
+            sweep.write_table(show=options.wait)
+    made = sweep.in_order()
     if len(made) == 1 and was_preempted(made[0]):
         raise SystemExit(PREEMPTED_STATUS)  # told already
     return made

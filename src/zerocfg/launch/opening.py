@@ -1,0 +1,182 @@
+"""How every launch begins and ends: all jobs are composed, compiled and checked, those to run are picked, and a table is left."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hydra.core.singleton import Singleton
+from hydra.core.utils import JobReturn, JobStatus, configure_log, filter_overrides, setup_globals
+from hydra.errors import CompactHydraException
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+from zerocfg.diagnostics import ConfigProblems, Diagnostic
+from zerocfg.errors import ZerocfgError
+from zerocfg.facts import Detected
+from zerocfg.launch.folders import check_free, remove_unused
+from zerocfg.launch.hydra_state import hydra_config
+from zerocfg.launch.options import LocalOptions
+from zerocfg.launch.payload import Sealer, frozen
+from zerocfg.launch.prepare import Infeasible, Prepared, PreparedJob, prepare
+from zerocfg.launch.returns import earlier_return
+from zerocfg.launch.slurm_options import SlurmOptions
+from zerocfg.launch.slurm_state import check_active
+from zerocfg.launch.sweep_results import SweepRow, read_rows, results_table, sweep_row, write_results
+
+log = logging.getLogger("zerocfg.launch")
+
+
+class LaunchRefused(ZerocfgError, CompactHydraException):  # type: ignore[misc]
+    """Nothing was started; str() is the report. Hydra prints it without a stack and ends with status 1."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What Hydra wants of a launcher."""
+
+    context: HydraContext
+    task_function: TaskFunction
+    config: DictConfig
+    """The sweep's own."""
+    job_overrides: Sequence[Sequence[str]]
+    initial_job_idx: int
+    fresh_folder: bool = False
+    """hydra.sweep.dir did not exist before Hydra made it for this launch."""
+
+    @property
+    def sweep(self) -> Path:
+        return Path(os.path.abspath(str(self.config.hydra.sweep.dir)))
+
+    def configure_log(self) -> None:
+        configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
+
+
+@dataclass
+class Launch:
+    """The jobs of one call of a launcher, checked."""
+
+    asked: Asked
+    prepared: Prepared
+    seal: Callable[[PreparedJob], bytes]
+    """Makes a job's payload, just before it is needed."""
+    jobs: list[PreparedJob] = field(default_factory=list)
+    """Those to run."""
+    returns: dict[int, JobReturn] = field(default_factory=dict)
+    """By hydra.job.num; those that need not run are in it already."""
+    states: dict[int, str] = field(default_factory=dict)
+    """As results.csv shows them, where the return does not say it."""
+
+    @property
+    def several(self) -> bool:
+        return len(self.asked.job_overrides) > 1
+
+    def write_table(self, *, show: bool) -> None:
+        """results.csv of the whole sweep, jobs of earlier calls of this sweep included; a single run has none."""
+        if self.several or self.asked.initial_job_idx > 0:
+            write_table(self.asked.sweep, self.prepared, self.returns, self.states, show=show and self.several)
+
+    def in_order(self) -> list[JobReturn]:
+        return [self.returns[number] for number in sorted(self.returns)]
+
+
+def begin(
+    asked: Asked,
+    options: LocalOptions | SlurmOptions,
+    *,
+    detect: Callable[[], Detected],
+    place: Callable[[PreparedJob], Iterable[Diagnostic]] | None = None,
+    check: Callable[[], Iterable[Diagnostic]] = tuple,
+) -> Launch:
+    """Raises LaunchRefused before anything is started. detect, place: as `prepare` takes them. check: what concerns all jobs."""
+    from zerocfg.compose.sweep import SweepComposer
+
+    setup_globals()
+    asked.configure_log()
+    total = len(asked.job_overrides)
+    prepared = prepare(
+        asked.config,
+        asked.job_overrides,
+        asked.initial_job_idx,
+        compose=SweepComposer(asked.context.config_loader, asked.config).compose_job,
+        detect=detect,
+        environ=os.environ,
+        start=not options.dry_run,
+        skip_infeasible=options.on_infeasible == "skip",
+        place=place,
+    )
+    folders = [job.folder for job in prepared.jobs]
+    for found in (list(check()), [*check_free(folders), *check_active(folders, asked.sweep)]):
+        if found:
+            prepared.report.append(("", found))
+    launch = Launch(asked, prepared, sealing(asked), list(prepared.jobs))
+    if problem := _problem(launch, total):
+        if asked.fresh_folder and asked.sweep.is_dir():
+            remove_unused(asked.sweep)
+        raise LaunchRefused(problem)
+    if report := prepared.render():
+        print(report, file=sys.stderr, flush=True)
+    for point in prepared.infeasible:
+        launch.returns[point.number], launch.states[point.number] = skipped_return(point), "infeasible"
+    if options.retry_failed:
+        _take_over(launch)
+    return launch
+
+
+def _problem(launch: Launch, total: int) -> str:
+    """Why nothing can be started; empty when it can."""
+    if launch.prepared.refused:
+        return f"{launch.prepared.render()}\n\nnothing was started" + (f" ({total} jobs)" if total > 1 else "")
+    try:
+        for job in launch.jobs[:1]:
+            launch.seal(job)  # what cannot travel is the function's, the same for all jobs
+    except ConfigProblems as problems:
+        return f"{problems}\nnothing was started"
+    return ""
+
+
+def _take_over(launch: Launch) -> None:
+    """hydra.launcher.retry_failed: jobs that finished before need not run."""
+    for job in launch.prepared.jobs:
+        if (ret := earlier_return(job)) is not None:
+            launch.returns[job.number], launch.states[job.number] = ret, "finished before"
+            launch.jobs.remove(job)
+    total = len(launch.prepared.jobs)
+    log.info("%d of %d jobs finished before; %d to run", total - len(launch.jobs), total, len(launch.jobs))
+
+
+def sealing(asked: Asked) -> Callable[[PreparedJob], bytes]:
+    sealer = Sealer(asked.task_function, singletons=Singleton.get_state(), callbacks=asked.context.callbacks)
+
+    def seal(job: PreparedJob) -> bytes:
+        with hydra_config(job.config):
+            config = frozen(job.config)
+            env_set = {str(k): str(v) for k, v in job.config.hydra.job.env_set.items()}
+        return sealer.seal(config, env_set=env_set)
+
+    return seal
+
+
+def skipped_return(point: Infeasible) -> JobReturn:
+    """A sweeper gets NaN for a point that cannot run."""
+    ret = JobReturn(overrides=list(point.overrides), cfg=point.config, task_name=None)
+    ret.status, ret.return_value = JobStatus.COMPLETED, float("nan")
+    return ret
+
+
+def write_table(sweep: Path, prepared: Prepared, returns: Mapping[int, JobReturn], states: Mapping[int, str], *, show: bool) -> None:
+    rows: dict[int, SweepRow] = {row.job: row for row in read_rows(sweep)}
+    for job in prepared.jobs:
+        ret = returns.get(job.number)
+        ended = "not started" if ret is None else "done" if ret.status is JobStatus.COMPLETED else "failed"
+        rows[job.number] = sweep_row(job.number, states.get(job.number, ended), filter_overrides(list(job.overrides)), job.folder)
+    for point in prepared.infeasible:
+        rows[point.number] = SweepRow(job=point.number, state="infeasible", overrides=" ".join(filter_overrides(list(point.overrides))))
+    ordered = [rows[number] for number in sorted(rows)]
+    path = write_results(sweep, ordered)
+    if show:
+        log.info("results: %s\n%s", path, results_table(ordered))
