@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from zerocfg.diagnostics import Diagnostic
@@ -63,3 +65,35 @@ class CompiledRun:
             "resources": asdict(self.resources),
             **({"container": list(self.container)} if self.container else {}),
         }
+
+
+NVME_SECTIONS = ("offload_optimizer", "offload_param")
+NVME_PREFIX = "zerocfg-"
+"""Start of the name of a job's own folder below offload.nvme_path."""
+
+
+def nvme_sections(deepspeed: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The sections of a DeepSpeed JSON that swap to NVMe, by name."""
+    zero = deepspeed.get("zero_optimization", {})
+    found = {name: zero.get(name) or {} for name in NVME_SECTIONS}
+    return {name: section for name, section in found.items() if section.get("device") == "nvme" and section.get("nvme_path")}
+
+
+def placed(run: CompiledRun, job: str) -> CompiledRun:
+    """The run of the job whose folder is `job` (absolute): its swap files lie in a folder of its own below each nvme_path.
+
+    DeepSpeed names them by rank alone, and clears what it finds (partitioned_param_swapper.py:88): two jobs on one path destroy each
+    other's. The name follows from the job's folder, which one run at a time uses.
+    """
+    if not nvme_sections(run.deepspeed):
+        return run
+    deepspeed, provenance = copy.deepcopy(dict(run.deepspeed)), dict(run.provenance)
+    name = NVME_PREFIX + hashlib.sha256(job.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    for section in nvme_sections(run.deepspeed):
+        path = f"zero_optimization.{section}.nvme_path"
+        values = deepspeed["zero_optimization"][section]
+        values["nvme_path"] = f"{values['nvme_path'].rstrip('/')}/{name}"
+        entry = provenance[path]
+        why = f"{entry.value}, and in it a folder of this job alone ({' '.join(filter(None, (entry.source, entry.reason)))})"
+        provenance[path] = Entry(path, values["nvme_path"], "emit", why)
+    return replace(run, deepspeed=deepspeed, provenance=provenance)

@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from zerocfg.artifact import CompiledRun
+from zerocfg.artifact import CompiledRun, nvme_sections, placed
 from zerocfg.errors import ZerocfgError
 from zerocfg.hidden import is_secret as is_secret
 
@@ -28,6 +28,9 @@ RDZV_PORT = "ZEROCFG_RDZV_PORT"
 RDZV_CONF = "ZEROCFG_RDZV_CONF"
 """Further entries of torchrun's --rdzv-conf: is_host=1."""
 LAUNCH = "launch.sh"
+TORCHRUN = "torch.distributed.run"
+NVME_STARTER = "zerocfg.launch.nvme"
+"""Torchrun, and around it the node's folder for swap files."""
 _FILES = ("ds_config", "torchrun", "environment", "resources", "plan", "provenance")
 
 
@@ -43,14 +46,22 @@ class StoredRun:
     plan: dict[str, Any]
 
 
-def write_compiled(run: CompiledRun, directory: Path, *, program: Sequence[str] | None = None, python: str = sys.executable) -> None:
+def write_compiled(
+    run: CompiledRun,
+    directory: Path,
+    *,
+    program: Sequence[str] | None = None,
+    python: str = sys.executable,
+    job: Path | None = None,
+) -> None:
     """Write ds_config.json, torchrun.json, environment.json, resources.json, plan.json, provenance.json and launch.sh.
 
-    directory: created if need be; its parent is the job's folder. program: what torchrun runs, with its arguments
-    (`("-m", "zerocfg.launch.worker", "payload.pkl")`); without one, launch.sh takes it as its own arguments. python: the
+    directory: created if need be; its parent is the job's folder, unless `job` says otherwise. program: what torchrun runs, with its
+    arguments (`("-m", "zerocfg.launch.worker", "payload.pkl")`); without one, launch.sh takes it as its own arguments. python: the
     interpreter of torchrun and the ranks. Each file is replaced as a whole. Values of names that look like secrets are in
     none of them.
     """
+    run = placed(run, os.path.abspath(job if job is not None else directory.parent))
     directory.mkdir(parents=True, exist_ok=True)
     contents = {
         "ds_config": _plain(run.deepspeed),
@@ -62,7 +73,8 @@ def write_compiled(run: CompiledRun, directory: Path, *, program: Sequence[str] 
     }
     for name in _FILES:
         replace_text(directory / f"{name}.json", json.dumps(contents[name], indent=2, allow_nan=False) + "\n")
-    replace_text(directory / LAUNCH, launch_script(run, program=program, cwd=Path.cwd(), python=python), mode=0o700)
+    starter = NVME_STARTER if nvme_sections(run.deepspeed) else TORCHRUN
+    replace_text(directory / LAUNCH, launch_script(run, program=program, cwd=Path.cwd(), python=python, starter=starter), mode=0o700)
 
 
 def read_compiled(directory: Path) -> StoredRun:
@@ -83,8 +95,11 @@ def read_compiled(directory: Path) -> StoredRun:
     )
 
 
-def launch_script(run: CompiledRun, *, program: Sequence[str] | None, cwd: Path, python: str) -> str:
-    """The shell script that starts one node's ranks. Runs by hand from anywhere: it finds the job's folder by its own place."""
+def launch_script(run: CompiledRun, *, program: Sequence[str] | None, cwd: Path, python: str, starter: str = TORCHRUN) -> str:
+    """The shell script that starts one node's ranks. Runs by hand from anywhere: it finds the job's folder by its own place.
+
+    starter: the module that is torchrun.
+    """
     lines = [
         "#!/bin/sh",
         "# Starts the ranks of this run on this machine, as zerocfg started them. Re-run it by hand from anywhere.",
@@ -102,7 +117,7 @@ def launch_script(run: CompiledRun, *, program: Sequence[str] | None, cwd: Path,
     words = " ".join(_quote(word) for word in program) if program is not None else '"$@"'
     # words of a container are shell text already
     start = run.container or (_quote(python),)
-    torchrun = ("-u -m torch.distributed.run", *(_argument(a) for a in run.torchrun), words)
+    torchrun = (f"-u -m {starter}", *(_argument(a) for a in run.torchrun), words)
     if len(start) > 1:
         lines += [*run.container_setup, " \\\n  ".join(["exec " + start[0], *start[1:-1], f"{start[-1]} {torchrun[0]}", *torchrun[1:]])]
     else:

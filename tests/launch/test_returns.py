@@ -136,3 +136,16 @@ def test_an_exception_that_cannot_be_pickled_still_reports(tmp_path: Path) -> No
     paths.results.mkdir(parents=True)
     write_result(paths.result(1), result)
     assert read_results(paths) == {1: result}
+
+
+def test_a_node_that_let_nothing_start(made: Made, tmp_path: Path) -> None:
+    JobPaths(tmp_path).refusal("node2").write_text("on node2:\nerror[ZC712] offload.nvme_path=/nvme: it does not exist\n")
+    ret, _ = made(NodeOutcome(1))
+    assert str(ret._return_value) == "job 4 was not started\n\non node2:\nerror[ZC712] offload.nvme_path=/nvme: it does not exist"
+
+
+def test_the_echo_of_a_lost_rank_is_not_the_cause(made: Made) -> None:
+    """The connection broke before the rank that broke it had said why."""
+    echo = error(0, 1.0, RuntimeError("Connection closed by peer [127.0.0.1]:41872"))
+    ret, _ = made(NodeOutcome(1), echo, error(2, 2.0, ValueError("unwell")))
+    assert str(ret._return_value).startswith("job 4 failed: rank 2 of 3: ValueError: unwell (1 more followed)\n")

@@ -94,7 +94,7 @@ def write_out(run: CompiledRun, directory: Path, *, force: bool, script: str = "
         if target.is_symlink():
             return [_refused(f"{target} is a link: nothing is written outside of {directory}", "another --out DIR")]
         with tempfile.TemporaryDirectory(prefix=".zerocfg-", dir=directory) as draft:
-            write_compiled(run, Path(draft) / COMPILED, program=None)
+            write_compiled(run, Path(draft) / COMPILED, program=None, job=directory)
             if preflight:
                 write_preflight(run, JobPaths(Path(draft)), sys.executable)
             drafts = sorted((Path(draft) / COMPILED).iterdir())

@@ -14,6 +14,9 @@ CODES: dict[str, str] = {
     "ZC709": "The return value cannot be sent back to the launcher.",
     "ZC710": "A job's config cannot be composed.",
     "ZC711": "A package that the run needs is not installed.",
+    "ZC712": "offload.nvme_path cannot hold the job's folder for swap files.",
+    "ZC713": "offload.nvme_path has less space than the run swaps there.",
+    "ZC714": "checkpoint.max_requeues is for SLURM: the local launcher starts no stopped job again.",
     "ZC744": "container=pyxis with the local launcher.",
     "ZC745": "The program that starts the container is not on this machine.",
 }

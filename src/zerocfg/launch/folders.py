@@ -83,6 +83,7 @@ def fill(job: PreparedJob, paths: JobPaths, payload: bytes, program: Sequence[st
     for folder, pattern in (
         (paths.results, "result_*.pkl"),
         (paths.results, "beat_*.json"),
+        (paths.results, "refused_*.txt"),
         (paths.root, f"{paths.flight_recorder.name}*"),
     ):
         for stale in folder.glob(pattern):

@@ -37,6 +37,14 @@ class JobPaths:
         """Why a preflight let nothing start; absent where it did not."""
         return self.preflight / "report.txt"
 
+    def refusal(self, host: str) -> Path:
+        """Why a node let nothing start; absent where it did. In `results`, which each start clears."""
+        return self.results / f"refused_{host}.txt"
+
+    @property
+    def refusals(self) -> list[Path]:
+        return sorted(self.results.glob("refused_*.txt"))
+
     @property
     def results(self) -> Path:
         return self.inner / "results"

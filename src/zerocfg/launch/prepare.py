@@ -23,6 +23,7 @@ from zerocfg.launch.hydra_state import hydra_config
 from zerocfg.launch.preflight import check_container, check_folders, check_machine, check_nesting, check_packages
 from zerocfg.launch.resume import check_apart, check_resume
 from zerocfg.probe.installed import installed
+from zerocfg.runtime.swap_folder import check_here
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,6 +118,8 @@ def prepare(
     for number, overrides in enumerate(job_overrides, initial_job_idx):
         job, found = _one(number, list(overrides), config, compose, machine, environ)
         if job is not None:
+            if place is None and start and job.run is not None and job.run.plan.container.kind == "none":
+                found = [*found, *check_here(job.run.deepspeed, job.run.plan)]
             if place is not None:
                 found = [*found, *place(job)]
             elif start and job.run is not None and (job.run.plan.hardware.is_cuda or job.run.plan.hardware.num_nodes > 1):

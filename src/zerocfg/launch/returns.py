@@ -136,6 +136,8 @@ def _failure(
         return problem
     if stopped:
         return JobFailed(f"job {job.number} was stopped: {stopped}\n  folder: {paths.root}")
+    if refusals := paths.refusals:
+        return JobFailed(f"job {job.number} was not started", "\n".join(path.read_text(encoding="utf-8").rstrip() for path in refusals))
     if paths.preflight_report.is_file():
         return JobFailed(f"{title} its preflight, nothing was trained", paths.preflight_report.read_text(encoding="utf-8").rstrip())
     if not isinstance(outcome, NodeOutcome):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from zerocfg.artifact import CompiledRun
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.emit import COMPILED, RUN_DIR, read_compiled, write_compiled
 from zerocfg.runtime.run import Run
+from zerocfg.runtime.swap_folder import claimed, folders_of
 
 _current: list[Run] = []
 
@@ -58,12 +62,21 @@ def _of_hydra_job() -> Run:
     compiled = _compile_for_one()
     root = Path(HydraConfig.get().runtime.output_dir)
     write_compiled(compiled, root / COMPILED)
+    _own_nvme_folders(read_compiled(root / COMPILED).deepspeed)
     for name, value in compiled.environment.items():
         os.environ.setdefault(name, value.replace(f"${RUN_DIR}", str(root)))
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
     for name, value in alone.items():
         os.environ.setdefault(name, value)
     return Run(read_compiled(root / COMPILED), output_dir=root, rank=0, local_rank=0, world_size=1)
+
+
+def _own_nvme_folders(deepspeed: Mapping[str, Any]) -> None:
+    """Until this process ends."""
+    stack = ExitStack()
+    for folder in folders_of(deepspeed):
+        stack.enter_context(claimed(folder))
+    atexit.register(stack.close)
 
 
 def _compile_for_one() -> CompiledRun:

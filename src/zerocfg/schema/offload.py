@@ -18,7 +18,8 @@ class OffloadConfig:
     param: Optional[OffloadDevice] = OffloadDevice.none
     """Where the sharded parameters live; needs stage 3. Null: the planner's choice."""
     nvme_path: Optional[str] = None
-    """Folder on a local NVMe disk; needed by nvme. Each run uses a folder of its own below it."""
+    """Folder on a local NVMe disk, which exists on each node; needed by nvme. Each job has a folder of its own below it, zerocfg-<id>, as
+    long as it runs: compiled/ds_config.json has its path."""
     pin_memory: bool = True
     """Page-locked host buffers: faster copies, no swapping."""
     ratio: float = 1.0
