@@ -11,7 +11,7 @@ import pytest
 from zerocfg.compiler import compile_run
 from zerocfg.diagnostics import Severity
 from zerocfg.facts import Detected, DetectedGpu
-from zerocfg.launch.preflight import check_container, check_folders, check_machine, check_nesting, check_packages, same_gpu
+from zerocfg.launch.preflight import check_container, check_folders, check_machine, check_nesting, check_packages, check_requeues, same_gpu
 from zerocfg.plan import Plan
 
 Make = Callable[..., dict[str, Any]]
@@ -143,3 +143,10 @@ def test_packages(plan: Callable[..., Plan], there: set[str], kind: str, refused
     )
     assert found == ([report] if refused else [])
     assert list(check_packages(plan(), lambda name: "")) == []
+
+
+def test_a_number_of_requeues_without_a_queue(plan: Callable[..., Plan]) -> None:
+    (found,) = check_requeues(plan(checkpoint__every_steps=5, checkpoint__max_requeues=3))
+    assert (found.code, found.severity, found.path) == ("ZC714", Severity.NOTE, "checkpoint.max_requeues")
+    assert "saves and ends with status 85" in found.message
+    assert list(check_requeues(plan(checkpoint__every_steps=5))) == []

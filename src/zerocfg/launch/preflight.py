@@ -10,6 +10,7 @@ from zerocfg.diagnostics import Diagnostic, Severity
 from zerocfg.facts import Detected
 from zerocfg.gpus import gpu_facts
 from zerocfg.plan import Plan
+from zerocfg.schema.checkpoint import CheckpointConfig
 
 _TAGS = ("%j", "%t", "%A", "%a")
 
@@ -69,6 +70,19 @@ def check_machine(plan: Plan, detected: Detected, environ: Mapping[str, str]) ->
                 detail=("sizes that follow from memory, bandwidth and dtypes may not fit",),
                 hint="hardware=auto",
             )
+
+
+def check_requeues(plan: Plan) -> Iterator[Diagnostic]:
+    """ZC714 (note): on this machine nobody puts a job back into a queue."""
+    most = plan.checkpoint.max_requeues
+    if plan.checkpoint.enabled and most != CheckpointConfig.max_requeues:
+        yield Diagnostic(
+            code="ZC714",
+            severity=Severity.NOTE,
+            path="checkpoint.max_requeues",
+            message=f"checkpoint.max_requeues={most} has no effect on this machine: a job that is stopped saves and ends with status 85",
+            hint="the same command goes on; hydra/launcher=zerocfg_slurm starts it again by itself",
+        )
 
 
 def check_container(plan: Plan, which: Callable[[str], str | None]) -> Iterator[Diagnostic]:
