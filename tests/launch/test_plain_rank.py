@@ -106,6 +106,24 @@ def test_a_signal_reaches_the_script_once_and_one_that_was_told_to_end_has_not_f
     assert read_results(rank.paths) == {}
 
 
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_script_that_was_stopped_and_has_saved(tmp_path: Path, saved: bool) -> None:
+    """run.steps ends a script with status 85."""
+    rank = Rank(tmp_path, "count", "85")
+    made = rank.paths.root / "checkpoints/global_step7"
+    if saved:
+        made.mkdir(parents=True)
+        (made / "zerocfg.json").write_text(json.dumps({"format": 1, "step": 7, "plan": {}, "files": {}}))
+    assert rank.script_pid
+    rank.process.send_signal(signal.SIGTERM)
+    assert rank.process.wait(60) == 85
+    (found,) = read_results(rank.paths).values()
+    assert found.preempted is not None
+    stop = (found.preempted.step, found.preempted.signal, found.preempted.checkpoint)
+    assert stop == ((7, "SIGTERM", str(made)) if saved else (0, "SIGTERM", ""))
+    assert (found.ok, found.error) == (False, f"stopped by SIGTERM after step {7 if saved else 0}")
+
+
 def test_the_script_does_not_outlive_it(tmp_path: Path) -> None:
     rank = Rank(tmp_path, "sleep")
     pid = rank.script_pid
