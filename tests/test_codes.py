@@ -179,6 +179,7 @@ CASES = [
         {"hardware.accelerator": "cpu", "torchrun.numa_binding": "none"},
     ),
     c("ZC224", "communication.nccl_debug", {"communication.nccl_debug": "WARNING"}, {"communication.nccl_debug": "WARN"}),
+    c("ZC225", "train.trackers", {"train.trackers": ["wand"]}, {"train.trackers": ["tensorboard", "wandb"]}),
     c("ZC240", "checkpoint.every_steps", {"checkpoint.every_steps": 0}, {"checkpoint.every_steps": 1}),
     c("ZC240", "checkpoint.every_minutes", {"checkpoint.every_minutes": 0.0}, {"checkpoint.every_minutes": 0.5}),
     c("ZC240", "checkpoint.keep_last", {"checkpoint.keep_last": -1}, {"checkpoint.keep_last": 0}),

@@ -38,6 +38,7 @@ PLAN_CODES: dict[str, str] = {
     "ZC222": "A signal that is unknown or cannot be handled.",
     "ZC223": "NUMA binding without GPUs, or with a torchrun that has none.",
     "ZC224": "An NCCL_DEBUG level without effect.",
+    "ZC225": "train.trackers names something unknown.",
     "ZC240": "A checkpoint value is out of range.",
     "ZC241": "A checkpoint value without effect: nothing is saved.",
     "ZC242": "Consolidation of weights that are cut by tensor parallelism.",

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import List, Optional
 
-from zerocfg.schema.types import Count, NumaBinding, Profile, Tracker
+from zerocfg.schema.types import Count, NumaBinding, Profile
 
 
 @dataclass
@@ -27,7 +27,7 @@ class TrainConfig:
     waits for. comms: the time in collectives too, by DeepSpeed's comms logger, which makes each collective blocking: no overlap, slower
     steps. torch: torch.profiler over three early steps of each start, which take longer; traces go to profile/, the share of collectives
     and how much of it no kernel hides to summary.json."""
-    trackers: List[Tracker] = field(default_factory=lambda: [Tracker.tensorboard])
+    trackers: List[str] = field(default_factory=lambda: ["tensorboard"])
     """Where scalars go beside metrics.jsonl: tensorboard, wandb (pip install wandb; its own variables, such as WANDB_PROJECT and
     WANDB_MODE, hold)."""
 

@@ -87,10 +87,3 @@ class Profile(Enum):
     steps = "steps"
     comms = "comms"
     torch = "torch"
-
-
-class Tracker(Enum):
-    """Where a run's scalars go beside metrics.jsonl."""
-
-    tensorboard = "tensorboard"
-    wandb = "wandb"

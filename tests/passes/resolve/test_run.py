@@ -10,7 +10,7 @@ from zerocfg.passes.resolve.run import resolve_torchrun, resolve_train
 from zerocfg.plan import TorchrunPlan, TrainPlan
 from zerocfg.schema.hardware import HardwareConfig
 from zerocfg.schema.run import TorchrunConfig, TrainConfig
-from zerocfg.schema.types import Accelerator, NumaBinding, Profile, Tracker
+from zerocfg.schema.types import Accelerator, NumaBinding, Profile
 
 GPUS = resolve_hardware(
     HardwareConfig(accelerator=Accelerator.cuda, gpus_per_node=4, memory_bytes=1, compute_capability="8.0", numa_nodes=1), None
@@ -124,7 +124,7 @@ def test_torchrun_problems(config: dict[str, Any], accelerator: str, report: str
             {"steps": 5000, "seed": 0, "log_every": 1, "num_workers": 4, "pin_memory": False, "data": "/text"},
         ),
         (
-            {"profile": Profile.none, "trackers": [Tracker.wandb, Tracker.tensorboard, Tracker.wandb]},
+            {"profile": Profile.none, "trackers": ["wandb", "tensorboard", "wandb"]},
             "cpu",
             {"pin_memory": False, "profile": "none", "trackers": ("wandb", "tensorboard")},
         ),
@@ -138,10 +138,11 @@ def test_train(config: dict[str, Any], accelerator: str, expected: dict[str, Any
 
 
 def test_train_problems() -> None:
-    resolved = resolve_train(TrainConfig(steps=0, seed=-1, log_every=0, num_workers=-2), GPUS)
+    resolved = resolve_train(TrainConfig(steps=0, seed=-1, log_every=0, num_workers=-2, trackers=["wandb", "tensorbord"]), GPUS)
     assert [(problem.code, problem.message) for problem in resolved.problems] == [
         ("ZC221", "train.steps=0 must be at least 1"),
         ("ZC221", "train.log_every=0 must be at least 1"),
         ("ZC221", "train.num_workers=-2 must be at least 0"),
         ("ZC221", "train.seed=-1 must be at least 0"),
+        ("ZC225", "train.trackers: tensorbord is not one of tensorboard, wandb"),
     ]

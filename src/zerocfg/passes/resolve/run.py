@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from difflib import get_close_matches
 
 from zerocfg.diagnostics import Diagnostic
 from zerocfg.facts import HardwareFacts
@@ -17,6 +18,7 @@ DEFAULT_RDZV_PORT = 29500
 TESTED_TORCH = (2, 13)
 NUMA_TORCH = (2, 9)
 """First release whose torchrun has --numa-binding."""
+TRACKERS = ("tensorboard", "wandb")
 SHUTDOWN, SAVING_SHUTDOWN = 30, 600
 _UNCATCHABLE = ("SIGKILL", "SIGSTOP")
 
@@ -113,12 +115,22 @@ def resolve_torchrun(
 
 
 def resolve_train(config: TrainConfig, hardware: HardwareFacts) -> Resolved[TrainPlan]:
-    """Codes: ZC221 a value out of range."""
+    """Codes: ZC221 a value out of range, ZC225 an unknown tracker."""
     reasons: dict[str, Reason] = {name: asked(f"train.{name}") for name in field_names(TrainConfig)}
     problems = [
         _below(f"train.{name}", int(getattr(config, name)), least)
         for name, least in (("steps", 1), ("log_every", 1), ("num_workers", 0), ("seed", 0))
         if int(getattr(config, name)) < least
+    ]
+    problems += [
+        Diagnostic(
+            code="ZC225",
+            path="train.trackers",
+            message=f"train.trackers: {name} is not one of {', '.join(TRACKERS)}",
+            hint=f"train.trackers=[{','.join(get_close_matches(name, TRACKERS, 1) or TRACKERS[:1])}]",
+        )
+        for name in config.trackers
+        if name not in TRACKERS
     ]
     pin = config.pin_memory
     if pin is None:
@@ -132,7 +144,7 @@ def resolve_train(config: TrainConfig, hardware: HardwareFacts) -> Resolved[Trai
         pin_memory=pin,
         data=config.data or "",
         profile=config.profile.value,
-        trackers=tuple(dict.fromkeys(tracker.value for tracker in config.trackers)),
+        trackers=tuple(dict.fromkeys(config.trackers)),
     )
     return Resolved(plan, reasons, problems)
 
