@@ -21,7 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("passes", "memory", "deepspeed"),
     ("overlay", "compiler", "planner", "deepspeed/importer"),
     ("emit", "probe", "compose", "progress"),
-    ("launch", "runtime", "doctor", "bench", "profile", "calibrate"),
+    ("launch", "runtime", "doctor", "bench", "profile", "calibrate", "report"),
     ("cli", "__main__"),
 )
 """From the bottom up. A package imports from its own layer's other packages only where PEERS says so, and never from above."""
@@ -43,6 +43,7 @@ PEERS: dict[str, set[str]] = {
     "doctor": {"launch", "runtime"},
     "bench": {"launch", "runtime"},
     "profile": {"runtime"},
+    "report": {"launch", "runtime"},
     "__main__": {"cli"},
 }
 HEAVY = {"torch", "deepspeed", "submitit", "matplotlib"}
@@ -55,6 +56,7 @@ IO = {
     "doctor",
     "profile",
     "calibrate",
+    "report",
     "cli",
     "compose",
     "emit",

@@ -1,4 +1,4 @@
-"""Commands about what a run has left: consolidate."""
+"""Commands about what a run has left: consolidate, report."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 def add_to(app: typer.Typer) -> None:
     app.command("consolidate")(_consolidate)
+    app.command("report")(_report)
 
 
 def _consolidate(
@@ -30,3 +31,17 @@ def _consolidate(
     from zerocfg.cli.consolidate import consolidate_command
 
     raise typer.Exit(consolidate_command(run, tag=tag, out=out, dtype=dtype, safetensors=safetensors))
+
+
+def _report(
+    folder: Annotated[str, typer.Argument(metavar="RUN_OR_SWEEP", help="A job's folder, or hydra.sweep.dir.")],
+    out: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--out", metavar="FILE", help="Default: report.html in that folder."),
+    ] = None,
+    opened: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+) -> None:
+    """Write one HTML page about a run or a sweep: curves, times, memory, configuration, failures."""
+    from zerocfg.cli.report import report_command
+
+    raise typer.Exit(report_command(folder, out=out, opened=opened))

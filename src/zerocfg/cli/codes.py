@@ -7,6 +7,8 @@ CODES: dict[str, str] = {
     "ZC181": "zerocfg compile --out: the folder cannot be written, or holds files that differ.",
     "ZC182": "zerocfg init: files would be overwritten, or the folder cannot be written.",
     "ZC183": "zerocfg consolidate: no such checkpoint, or no such dtype.",
+    "ZC184": "zerocfg report: neither a run nor a sweep.",
+    "ZC185": "zerocfg report: the page cannot be written.",
     "ZC930": "zerocfg import --model: neither an option of the group model nor a path.",
     "ZC931": "zerocfg import --write: the file would be overwritten, or cannot be written.",
     "ZC932": "zerocfg diff: neither a file nor a list of overrides.",
