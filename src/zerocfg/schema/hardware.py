@@ -51,7 +51,9 @@ class HardwareConfig:
     network_interface: Optional[str] = None
     """Name for NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME, eth0; null leaves the choice to NCCL."""
     cpus_per_node: Optional[Count] = None
-    """Cores of one machine that the run may use."""
+    """Cores of one machine that the run may use. Null: cpus_per_gpu x gpus_per_node."""
+    cpus_per_gpu: Optional[Count] = None
+    """Cores of one machine for each of its GPUs, so that a run on some of the GPUs leaves the others theirs."""
     host_memory_bytes: Optional[Count] = None
     """Main memory of one machine, bytes."""
     numa_nodes: Optional[Count] = None

@@ -13,7 +13,7 @@ from zerocfg.schema.hardware import HardwareConfig
 from zerocfg.schema.load import field_names
 
 _PASS = "resolve.hardware"
-_NOT_FACTS = ("detect",)
+_NOT_FACTS = ("detect", "cpus_per_gpu")
 # What a field means when neither the group nor the probe knows it: none of it.
 _UNKNOWN: dict[str, object] = {
     "gpu": "",
@@ -56,6 +56,8 @@ def resolve_hardware(config: HardwareConfig, detected: Detected | None) -> Resol
         given = getattr(config, name)
         if given is not None:
             values[name], reasons[name] = _plain(name, given, problems), asked(path)
+        elif name == "cpus_per_node" and (share := _share_of_cores(config, values["gpus_per_node"], found)):
+            values[name], reasons[name] = share
         elif name in found:
             values[name], reasons[name] = found[name]
         elif name in _UNKNOWN:
@@ -74,6 +76,20 @@ def resolve_hardware(config: HardwareConfig, detected: Detected | None) -> Resol
             values[name] = 1
     problems += _ranges(values)
     return Resolved(HardwareFacts(**values), reasons, problems)  # type: ignore[arg-type]
+
+
+def _share_of_cores(config: HardwareConfig, gpus: object, found: dict[str, tuple[object, Reason]]) -> tuple[int, Reason] | None:
+    """What a run on some GPUs of a machine takes of its cores; the rest is for the jobs on the other GPUs."""
+    assert isinstance(gpus, int)
+    if config.cpus_per_gpu is not None:
+        each = int(config.cpus_per_gpu)
+        return each * gpus, rule(_PASS, f"cpus_per_gpu x gpus_per_node = {each} x {gpus}", "hardware.cpus_per_gpu")
+    there, cores = (found.get(name, (0, None))[0] for name in ("gpus_per_node", "cpus_per_node"))
+    assert isinstance(there, int)
+    assert isinstance(cores, int)
+    if not 0 < gpus < there:
+        return None
+    return max(1, cores * gpus // there), rule("probe", f"{gpus} of this machine's {there} GPUs: that share of its {cores} cores")
 
 
 def _ranges(values: dict[str, object]) -> list[Diagnostic]:
