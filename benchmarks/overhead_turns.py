@@ -40,20 +40,23 @@ def taking_turns(side: str, steps: Iterable[Any], loss: Callable[[], float]) -> 
         while not (folder / name).exists():
             time.sleep(0.005)
 
-    begun = 0.0
+    def took() -> str:
+        return f"{time.perf_counter() - begun[0]} {time.process_time() - begun[1]}"
+
+    begun = (0.0, 0.0)
     for number, step in enumerate(steps):
         if number % _STEPS == 0:
             if number:
                 wait_for_all()
-                say(f"done_{number // _STEPS - 1}", str(time.perf_counter() - begun))
+                say(f"done_{number // _STEPS - 1}", took())
             else:
                 say("ready")
             wait_for(f"go_{number // _STEPS}")
-            begun = time.perf_counter()
+            begun = (time.perf_counter(), time.process_time())
         yield step
     wait_for_all()
     say("loss", f"{loss():.6f}")
-    say(f"done_{number // _STEPS}", str(time.perf_counter() - begun))
+    say(f"done_{number // _STEPS}", took())
     wait_for("end")
 
 
