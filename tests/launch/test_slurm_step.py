@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from zerocfg.compiler import compile_run
 from zerocfg.emit import COMPILED, write_compiled
 from zerocfg.errors import Preempted
 from zerocfg.launch.paths import JobPaths
+from zerocfg.launch.processes import with_token
 from zerocfg.launch.results import RankResult, failed, succeeded, write_result
 from zerocfg.launch.slurm_daemon import DaemonWatch, end_step, newest_daemon
 from zerocfg.launch.slurm_step import NOTE_FILE, START_FILE, StepEnd, Stop, bound, job_name, stop_of
@@ -160,49 +161,85 @@ def sleeper(title: str, **environ: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(["bash", "-c", 'exec -a "$0" sleep 600', title], env={**os.environ, **environ})
 
 
-@pytest.mark.integration
-def test_a_srun_whose_slurmstepd_dies_is_found(tmp_path: Path) -> None:
-    job, token = str(10**8 + os.getpid()), f"test-{tmp_path}"
-    named = tmp_path / "srun"
-    named.symlink_to("/bin/sleep")
-    daemon, other = sleeper(f"slurmstepd: [{job}.0]"), sleeper(f"slurmstepd: [{job}.batch]")
-    srun = subprocess.Popen([str(named), "600"])
-    task = sleeper("rank", ZEROCFG_JOB_TOKEN=token, SLURM_STEP_ID="0")
-    script = sleeper("setup's own", ZEROCFG_JOB_TOKEN=token)
-    try:
+class Step:
+    """A slurmstepd with a task, and a srun that waits for it, as far as a look at the processes tells."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.job, self.token = str(10**8 + os.getpid()), f"test-{tmp_path}"
+        named = tmp_path / "srun"
+        named.symlink_to("/bin/sleep")
+        text = 'ZEROCFG_JOB_TOKEN=$1 SLURM_STEP_ID=0 sleep 600 & echo $! >"$2"; exec -a "$0" sleep 600'
+        title, noted = f"slurmstepd: [{self.job}.0]", tmp_path / "task"
+        self.daemon = subprocess.Popen(["bash", "-c", text, title, self.token, str(noted)])
+        self.others = [sleeper(f"slurmstepd: [{self.job}.batch]"), sleeper("setup's own", ZEROCFG_JOB_TOKEN=self.token)]
+        self.srun = subprocess.Popen([str(named), "600"])
         deadline = time.monotonic() + 10
-        while (found := newest_daemon(job)) is None:
+        while (found := newest_daemon(self.job)) is None or not noted.read_text().strip():
             assert time.monotonic() < deadline
-        assert found.pid == daemon.pid
-        watch = DaemonWatch(job, late=0.2)
-        assert [watch.stuck(), watch.stuck()] == [[], []]
-        daemon.kill()
-        daemon.wait()
+        assert found.pid == self.daemon.pid
+        self.task = int(noted.read_text())
+
+    def watch(self, *, alone: bool) -> DaemonWatch:
+        made = DaemonWatch(self.job, alone=alone, late=0.2)
+        assert [made.stuck(), made.stuck()] == [[], []]
+        return made
+
+    def end(self, *, task_first: bool) -> None:
+        if task_first:
+            os.kill(self.task, signal.SIGKILL)
+            time.sleep(0.1)
+        self.daemon.kill()
+        self.daemon.wait()
+
+    def found(self, watch: DaemonWatch) -> list[int]:
         assert watch.stuck() == []  # srun may be about to end
         time.sleep(0.3)
-        assert [process.pid for process in watch.stuck()] == [srun.pid]
-        end_step(token, watch.stuck(), grace=0.0)
-        assert (srun.wait(10), task.wait(10)) == (-signal.SIGKILL, -signal.SIGKILL)
-        assert (other.poll(), script.poll()) == (None, None)
-        # the next step of the job, with a slurmstepd of its own
-        assert watch.stuck() == []
-    finally:
-        for process in (daemon, other, srun, task, script):
+        return [process.pid for process in watch.stuck()]
+
+    def close(self) -> None:
+        for process in (self.daemon, self.srun, *self.others):
             process.kill()
             process.wait()
+        for pid in with_token(self.token):
+            os.kill(pid, signal.SIGKILL)
 
 
-def test_a_step_that_ends_by_itself_is_left_alone() -> None:
-    job = str(10**8 + os.getpid())
-    daemon = sleeper(f"slurmstepd: [{job}.1]")
-    watch = DaemonWatch(job, late=0.0)
-    deadline = time.monotonic() + 10
-    while newest_daemon(job) is None:
-        assert time.monotonic() < deadline
-    watch.stuck()
-    daemon.kill()
-    daemon.wait()
-    assert watch.stuck() == []  # no srun waits for it
+@pytest.fixture
+def step(tmp_path: Path) -> Iterator[Step]:
+    made = Step(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_srun_whose_slurmstepd_was_killed(step: Step, alone: bool) -> None:
+    watch = step.watch(alone=alone)
+    step.end(task_first=False)
+    assert step.found(watch) == [step.srun.pid]
+    end_step(step.token, watch.stuck(), grace=0.0)
+    assert step.srun.wait(10) == -signal.SIGKILL
+    assert step.task not in with_token(step.token)
+    assert [process.poll() for process in step.others] == [None, None]
+
+
+@pytest.mark.integration
+def test_a_node_that_is_done_before_the_others(step: Step) -> None:
+    """Its slurmstepd ends, and srun rightly waits on."""
+    watch = step.watch(alone=False)
+    step.end(task_first=True)
+    assert step.found(watch) == []
+
+
+@pytest.mark.integration
+def test_slurmstepd_and_all_its_tasks_were_killed(step: Step) -> None:
+    watch = step.watch(alone=True)
+    step.end(task_first=True)
+    assert step.found(watch) == [step.srun.pid]
+    step.srun.kill()
+    step.srun.wait()
+    # the job's next step has a slurmstepd of its own
+    assert watch.stuck() == []
 
 
 def test_results_of_another_rank_do_not_hide_a_stop() -> None:

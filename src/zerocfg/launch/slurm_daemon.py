@@ -15,32 +15,55 @@ from zerocfg.launch.processes import ProcessId, with_token
 _TITLE = re.compile(rb"slurmstepd: \[(\d+)\.(\d+)\]")
 """As slurmstepd calls itself: job and step; batch and extern steps have names."""
 _LATE_SECONDS = 10.0
-"""After its last message a slurmstepd ends at once, and srun some moments later."""
+"""A slurmstepd ends after its last message, and srun some moments later, where it was the last."""
+_SCAN_SECONDS = 2.0
 
 
 class DaemonWatch:
-    """Of the job's newest step on this host. Finds nothing where other users' processes are hidden."""
+    """Of the job's newest step on this host. Finds nothing where other users' processes are hidden.
 
-    def __init__(self, job_id: str, *, late: float = _LATE_SECONDS) -> None:
-        self._job_id = job_id
-        self._late = late
+    alone: the job has no other node. On several, the slurmstepd of the node that is done first ends first; one that was killed is
+    told by its tasks, which it leaves behind.
+    """
+
+    def __init__(self, job_id: str, *, alone: bool, late: float = _LATE_SECONDS) -> None:
+        self._job_id, self._alone, self._late = job_id, alone, late
         self._daemon: ProcessId | None = None
+        self._tasks: dict[int, ProcessId] = {}
         self._sruns: list[ProcessId] = []
         """Those that ran while it did."""
-        self._gone_since = 0.0
+        self._gone: tuple[float, bool] | None = None
+        """Since when it is gone, and whether a task of it was left."""
+        self._next_scan = 0.0
 
     def stuck(self) -> list[ProcessId]:
-        """srun processes that wait for a slurmstepd that is gone. To be called every few seconds."""
+        """srun processes that wait for a slurmstepd that was killed. To be called a few times a second: it costs next to nothing."""
+        now = time.monotonic()
         if self._daemon is not None and self._daemon.alive():
+            for pid in _children(self._daemon.pid):
+                if pid not in self._tasks:
+                    self._tasks[pid] = ProcessId.of(pid)
             return []
-        waiting = [srun for srun in self._sruns if srun.alive()] if self._daemon is not None else []
-        if waiting:
-            self._gone_since = self._gone_since or time.monotonic()
-            return waiting if time.monotonic() - self._gone_since >= self._late else []
-        self._gone_since = 0.0
-        self._daemon = newest_daemon(self._job_id)
-        self._sruns = list(_below(os.getpid(), "srun")) if self._daemon is not None else []
+        if self._daemon is not None:
+            if self._gone is None:
+                self._gone = now, any(task.alive() for task in self._tasks.values())
+            since, left = self._gone
+            if (self._alone or left) and (waiting := [srun for srun in self._sruns if srun.alive()]):
+                return waiting if now - since >= self._late else []
+        if now >= self._next_scan:
+            self._next_scan = now + _SCAN_SECONDS
+            self._daemon, self._tasks, self._gone = newest_daemon(self._job_id), {}, None
+            self._sruns = list(_below(os.getpid(), "srun")) if self._daemon is not None else []
         return []
+
+
+def _children(pid: int) -> list[int]:
+    """Of each of its threads."""
+    found: list[int] = []
+    for entry in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += map(int, entry.read_text(encoding="ascii").split())
+    return found
 
 
 def newest_daemon(job_id: str) -> ProcessId | None:

@@ -31,7 +31,6 @@ START_FILE = f"{INNER}/slurm_start"
 NOTE_FILE = f"{INNER}/slurm_note"
 """Below a job's folder: why a job that could go on was not put back into the queue."""
 _POLL_SECONDS = 0.2
-_LOOK_SECONDS = 2.0
 _NOTICE_SECONDS = 1.0
 """Within it a batch script hears of what SLURM has sent to all of its job."""
 _REQUEUE_SECONDS = 120.0
@@ -108,7 +107,8 @@ def main(command: Sequence[str]) -> int:
         signal.signal(number, note)
     process = subprocess.Popen(command)
     plan = _plan(paths)
-    lost, sruns = _wait(process, environ.get("SLURM_JOB_ID", ""))
+    watch = DaemonWatch(environ.get("SLURM_JOB_ID", ""), alone=environ.get("SLURM_JOB_NUM_NODES", "1") == "1")
+    lost, sruns = _wait(process, watch)
     if lost or process.returncode:
         # ranks that have lost their torchrun or slurmstepd may still be saving
         end_step(environ.get(JOB_TOKEN, ""), sruns, grace=plan["torchrun"]["shutdown_timeout"] if plan is not None else 10.0)
@@ -167,14 +167,10 @@ def say(text: str) -> None:
     print(f"zerocfg: {text}", file=sys.stderr, flush=True)
 
 
-def _wait(process: subprocess.Popen[bytes], job_id: str) -> tuple[str, list[ProcessId]]:
+def _wait(process: subprocess.Popen[bytes], watch: DaemonWatch) -> tuple[str, list[ProcessId]]:
     """Until the command has ended, or this host's slurmstepd has died: then the host's name, and the srun processes that wait for it."""
-    watch, next_look = DaemonWatch(job_id), time.monotonic()
     while process.poll() is None:
         time.sleep(_POLL_SECONDS)
-        if time.monotonic() < next_look:
-            continue
-        next_look = time.monotonic() + _LOOK_SECONDS
         if sruns := watch.stuck():
             host = os.uname().nodename
             say(f"slurmstepd of {host} is gone, and srun has not noticed: ending the step")
