@@ -410,6 +410,12 @@ CASES = [
     ),
     c("ZC743", "container.environment", {**DOCKER, "container.environment": ["A=b"]}, {**DOCKER, "container.environment": ["A"]}),
     c("ZC743", "container.python", {**DOCKER, "container.python": ""}, {**DOCKER, "container.python": "/opt/bin/python"}),
+    c(
+        "ZC814",
+        "container.arguments",
+        {**DOCKER, "container.arguments": ["--env=HF_TOKEN=abc"]},
+        {**DOCKER, "container.arguments": ["--env=HF_TOKEN"]},
+    ),
     c("ZC743", "container.arguments", {**DOCKER, "container.arguments": ["a\nb"]}, {**DOCKER, "container.arguments": ["--a=b c"]}),
     c("ZC810", "env.OMP_NUM_THREADS", {}, {"env.OMP_NUM_THREADS": 4}, OMP_NUM_THREADS="2"),
     c("ZC811", "env.MASTER_PORT", {"env.MASTER_PORT": 1}, {"torchrun.rdzv_port": 1234}),

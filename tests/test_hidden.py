@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerocfg.hidden import HIDDEN, hide_override, hide_values, is_secret, secret_path
+from zerocfg.hidden import HIDDEN, assigned_secrets, hide_override, hide_values, is_secret, secret_path
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,10 @@ def test_names(name: str, secret: bool) -> None:
         ("hydra.launcher={environment: {HF_TOKEN: abc}}", f"hydra.launcher={{environment: {{HF_TOKEN: {HIDDEN}}}}}"),
         ("+hydra.launcher.environment.API_KEY=abc", f"+hydra.launcher.environment.API_KEY={HIDDEN}"),
         ("+hydra.job.env_set.API_KEY=abc", f"+hydra.job.env_set.API_KEY={HIDDEN}"),
+        ("hydra.launcher.setup=['export HF_TOKEN=abc; ls','A=1']", f"hydra.launcher.setup=['export HF_TOKEN={HIDDEN}; ls','A=1']"),
+        ("+hydra.launcher.srun.export='ALL,HF_TOKEN=abc,B=1'", f"+hydra.launcher.srun.export='ALL,HF_TOKEN={HIDDEN},B=1'"),
+        ("container.arguments=[--env=API_KEY=abc]", f"container.arguments=[--env=API_KEY={HIDDEN}]"),
+        ("hydra.launcher.setup=['export HF_TOKEN=$(cat t)']", "hydra.launcher.setup=['export HF_TOKEN=$(cat t)']"),
         ("+env.A=b", "+env.A=b"),
         ("~env.HF_TOKEN", "~env.HF_TOKEN"),
         # a key of the model, not of an environment
@@ -50,6 +54,26 @@ def test_names(name: str, secret: bool) -> None:
 )
 def test_overrides(override: str, shown: str) -> None:
     assert hide_override(override) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("export HF_TOKEN=abc", ["HF_TOKEN"]),
+        ("export A=1 HF_TOKEN='a b' B_KEY=\"x\"", ["HF_TOKEN", "B_KEY"]),
+        ("login --api-key=abc", ["key"]),
+        ("ALL,HF_TOKEN=abc", ["HF_TOKEN"]),
+        ("export HF_TOKEN=$OTHER", []),
+        ('export HF_TOKEN="$(cat ~/.token)"', []),
+        ("export HF_TOKEN=`cat t`", []),
+        ("export HF_TOKEN=; HF_TOKEN= ; unset HF_TOKEN", []),
+        ("module load cuda/12.8", []),
+        ("[ $HF_TOKEN = x ]", []),
+        ("export TOKENIZERS_PARALLELISM=false", []),
+    ],
+)
+def test_values_that_a_text_gives_to_secrets(text: str, names: list[str]) -> None:
+    assert assigned_secrets(text) == names
 
 
 def test_paths() -> None:

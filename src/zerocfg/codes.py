@@ -81,6 +81,7 @@ PLAN_CODES: dict[str, str] = {
     "ZC810": "A value of the user's environment is kept.",
     "ZC811": "An environment name that torchrun or the launcher sets.",
     "ZC813": "A TORCH_CUDA_ARCH_LIST that DeepSpeed cannot read.",
+    "ZC814": "A value that looks like a secret where it would be written: a folder's name, a line or an option.",
     "ZC812": "Not a name or a text for an environment.",
 }
 """Codes of the compiler's own passes. Other packages keep theirs beside the code that raises them."""

@@ -8,7 +8,9 @@ from collections.abc import Iterable
 HIDDEN = "(not written: looks like a secret)"
 ENVIRONMENTS = ("env", "hydra.launcher.environment", "hydra.job.env_set")
 """Config paths whose keys are names of an environment."""
-_SECRET = re.compile(r"(TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIAL)S?(_|$)", re.IGNORECASE)
+_WORD = r"(TOKEN|KEY|SECRET|PASSWORD|PASSWD|CREDENTIAL)S?"
+_SECRET = re.compile(rf"{_WORD}(_|$)", re.IGNORECASE)
+_ASSIGNED = re.compile(rf"(?<![\w.$])(?P<name>\w*{_WORD}(_\w*)?)=(?P<value>[\"']?[^\s\"'$`;&|,)\]}}][^\s\"';&|,)\]}}]*)", re.IGNORECASE)
 _ENTRY = re.compile(r"(?P<name>\w+)(?P<colon>\s*:\s*)(?P<value>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^,}]*)")
 
 
@@ -22,8 +24,15 @@ def secret_path(path: str) -> bool:
     return any(path.startswith(f"{base}.") and is_secret(path.removeprefix(f"{base}.").partition(".")[0]) for base in ENVIRONMENTS)
 
 
+def assigned_secrets(text: str) -> list[str]:
+    """Names that look like secrets and get a value in a text that is written: `export HF_TOKEN=abc`, `--env=HF_TOKEN=abc`; not
+    HF_TOKEN=$OTHER or HF_TOKEN="$(cat FILE)", which hold none."""
+    return [found["name"] for found in _ASSIGNED.finditer(text)]
+
+
 def hide_override(text: str) -> str:
-    """An override as it may be shown: +env.HF_TOKEN=abc without its value; in +env={HF_TOKEN: abc, A: 1} that one without."""
+    """An override as it may be shown: +env.HF_TOKEN=abc without its value; in +env={HF_TOKEN: abc, A: 1} that one without. Lines and
+    options of the launcher and of a container without what they assign to such a name."""
     key, equals, value = text.partition("=")
     path = key.strip().lstrip("+~")
     if not equals:
@@ -31,8 +40,10 @@ def hide_override(text: str) -> str:
     if secret_path(path):
         return f"{key}={HIDDEN}"
     if path in ENVIRONMENTS or path in ("hydra.launcher", "hydra.job"):
-        return f"{key}={_ENTRY.sub(_hide_entry, value)}"
-    return text
+        value = _ENTRY.sub(_hide_entry, value)
+    if path.startswith(("hydra.launcher", "container")):
+        value = _ASSIGNED.sub(rf"\g<name>={HIDDEN}", value)
+    return f"{key}={value}"
 
 
 def _hide_entry(match: re.Match[str]) -> str:

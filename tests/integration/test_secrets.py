@@ -45,8 +45,20 @@ def test_everything_that_a_run_writes(tmp_path: Path) -> None:
     assert (tmp_path / "out/0/.zerocfg/payload.pkl").stat().st_mode & 0o777 == 0o600
     assert SECRET not in done.stdout + done.stderr
     assert "HF_TOKEN: ${oc.env:HF_TOKEN}" in (tmp_path / "out/0/.hydra/config.yaml").read_text()
-    for script in (tmp_path / "out").rglob("*.sh"):
-        assert script.stat().st_mode & 0o077 == 0, script
+    for private in (*(tmp_path / "out").rglob("*.sh"), tmp_path / "out/0/.zerocfg/submitit"):
+        assert private.stat().st_mode & 0o077 == 0, private
+
+
+def test_a_secret_in_a_folders_name_is_refused_and_not_left_behind(tmp_path: Path) -> None:
+    """Hydra's sweeper writes the command line to multirun.yaml before the launcher is asked; the folder was there before."""
+    (tmp_path / "out").mkdir()
+    done = launch(tmp_path, "optimizer.lr=1e-3,2e-3", "hydra.sweep.subdir='${hydra.job.override_dirname}'")
+    assert done.returncode == 1
+    assert "error[ZC814] the job's folder would be named after +env.HF_TOKEN, with its value" in done.stderr
+    assert SECRET not in done.stdout + done.stderr
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["multirun.yaml"]
+    assert holding(tmp_path) == set()
+    assert "env.HF_TOKEN=(not written: looks like a secret)" in (tmp_path / "out/multirun.yaml").read_text()
 
 
 def test_a_sweep_that_is_refused(tmp_path: Path) -> None:

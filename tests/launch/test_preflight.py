@@ -11,7 +11,16 @@ import pytest
 from zerocfg.compiler import compile_run
 from zerocfg.diagnostics import Severity
 from zerocfg.facts import Detected, DetectedGpu
-from zerocfg.launch.preflight import check_container, check_folders, check_machine, check_nesting, check_packages, check_requeues, same_gpu
+from zerocfg.launch.preflight import (
+    check_container,
+    check_folder_name,
+    check_folders,
+    check_machine,
+    check_nesting,
+    check_packages,
+    check_requeues,
+    same_gpu,
+)
 from zerocfg.plan import Plan
 
 Make = Callable[..., dict[str, Any]]
@@ -100,6 +109,16 @@ def test_same_gpu(named: str, found: str, same: bool) -> None:
 )
 def test_started_as_a_rank(environ: dict[str, str], refused: bool) -> None:
     assert [d.code for d in check_nesting(environ)] == (["ZC704"] if refused else [])
+
+
+def test_a_folder_that_is_named_after_a_secret() -> None:
+    """hydra.sweep.subdir=${hydra.job.override_dirname}."""
+    overrides = ["+env.HF_TOKEN=s3cr3t", "a=1"]
+    (problem,) = check_folder_name("/runs/+env.HF_TOKEN=s3cr3t,a=1", overrides)
+    assert (problem.code, problem.path) == ("ZC814", "hydra.sweep.subdir")
+    assert "s3cr3t" not in problem.render()
+    assert list(check_folder_name("/runs/a=1", overrides)) == []
+    assert list(check_folder_name("/runs/+env.A=b", ["+env.A=b"])) == []
 
 
 def test_folders() -> None:

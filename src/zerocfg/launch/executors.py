@@ -23,6 +23,8 @@ def submit_local(node: NodeJob, paths: JobPaths, *, python: str, timeout_min: fl
     """
     import submitit
 
+    # the command is in its files
+    paths.submitit.mkdir(mode=0o700, parents=True, exist_ok=True)
     executor = submitit.LocalExecutor(folder=paths.submitit, python=shlex.quote(python))
     executor.update_parameters(
         nodes=1,

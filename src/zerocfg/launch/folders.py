@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.emit import COMPILED, replace_text, set_aside, write_compiled
 from zerocfg.launch.hidden_yaml import hidden_yaml, secret_values
@@ -114,7 +112,3 @@ def _save_hydra(job: PreparedJob) -> None:
         ("overrides", job.config.hydra.overrides.task),
     ):
         replace_text(folder / f"{name}.yaml", hidden_yaml(node, secrets))
-    multirun = Path(str(hydra.hydra.sweep.dir)) / "multirun.yaml"
-    if secrets and multirun.is_file():
-        # Hydra's sweeper has written it, the command line as it came
-        replace_text(multirun, hidden_yaml(OmegaConf.load(multirun), secrets))

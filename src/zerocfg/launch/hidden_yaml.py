@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from zerocfg.emit import replace_text
 from zerocfg.hidden import ENVIRONMENTS, hide_override, hide_values, is_secret
 
 
@@ -22,10 +24,19 @@ def secret_values(config: DictConfig) -> dict[str, str]:
     return found
 
 
-def hidden_yaml(node: Any, secrets: dict[str, str]) -> str:
+def hide_multirun(config: DictConfig) -> None:
+    """Hydra's sweeper has written multirun.yaml, the command line as it came: write it again without the values of secrets."""
+    path = Path(str(config.hydra.sweep.dir)) / "multirun.yaml"
+    secrets = secret_values(config)
+    given = [*config.hydra.overrides.task, *config.hydra.overrides.hydra]
+    if path.is_file() and (secrets or any(hide_override(word) != word for word in given)):
+        replace_text(path, hidden_yaml(OmegaConf.load(path), secrets, given=True))
+
+
+def hidden_yaml(node: Any, secrets: dict[str, str], *, given: bool = False) -> str:
     """Interpolations as written; each secret of an environment as ${oc.env:NAME}, which a later run can read; in overrides and
-    names made of them, left out."""
-    if not secrets:
+    names made of them, left out. given: overrides may hold some that are not in secrets."""
+    if not secrets and not given:
         return OmegaConf.to_yaml(node)
     plain = OmegaConf.to_container(node, resolve=False, enum_to_str=True)
     return OmegaConf.to_yaml(OmegaConf.create(_hidden(plain, (), secrets)))

@@ -19,6 +19,7 @@ from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.errors import ZerocfgError
 from zerocfg.facts import Detected
 from zerocfg.launch.folders import check_free, remove_unused
+from zerocfg.launch.hidden_yaml import hide_multirun
 from zerocfg.launch.hydra_state import hydra_config
 from zerocfg.launch.options import LocalOptions
 from zerocfg.launch.payload import Sealer, frozen
@@ -97,6 +98,7 @@ def begin(
 
     setup_globals()
     asked.configure_log()
+    hide_multirun(asked.config)
     total = len(asked.job_overrides)
     prepared = prepare(
         asked.config,

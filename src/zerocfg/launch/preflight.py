@@ -9,6 +9,7 @@ from pathlib import Path
 from zerocfg.diagnostics import Diagnostic, Severity
 from zerocfg.facts import Detected
 from zerocfg.gpus import gpu_facts
+from zerocfg.hidden import hide_override
 from zerocfg.plan import Plan
 from zerocfg.schema.checkpoint import CheckpointConfig
 
@@ -122,6 +123,19 @@ def same_gpu(named: str, found: str) -> bool:
     if ours is not None and theirs is not None:
         return ours.gpu == theirs.gpu
     return named.removeprefix("NVIDIA ").casefold() == found.removeprefix("NVIDIA ").casefold()
+
+
+def check_folder_name(folder: str, overrides: Sequence[str]) -> Iterator[Diagnostic]:
+    """ZC814 a folder that is named after an override with a secret (hydra.job.override_dirname). The name is not shown."""
+    for override in overrides:
+        key, equals, _ = override.partition("=")
+        if equals and hide_override(override) != override and f"{key}=" in folder:
+            yield Diagnostic(
+                code="ZC814",
+                path="hydra.sweep.subdir",
+                message=f"the job's folder would be named after {key}, with its value",
+                hint=f"hydra.sweep.subdir='${{hydra.job.num}}', or hydra.job.config.override_dirname.exclude_keys=['{key}']",
+            )
 
 
 def check_folders(folders: Sequence[Path]) -> Iterator[Diagnostic]:

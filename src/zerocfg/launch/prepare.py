@@ -20,7 +20,7 @@ from zerocfg.diagnostics import Diagnostic, has_errors, in_order, render_report
 from zerocfg.facts import Detected
 from zerocfg.hidden import hide_override
 from zerocfg.launch.hydra_state import hydra_config
-from zerocfg.launch.preflight import check_container, check_folders, check_machine, check_nesting, check_packages
+from zerocfg.launch.preflight import check_container, check_folder_name, check_folders, check_machine, check_nesting, check_packages
 from zerocfg.launch.resume import check_apart, check_resume
 from zerocfg.probe.installed import installed
 from zerocfg.runtime.swap_folder import check_here
@@ -163,7 +163,8 @@ def _one(
     with read_write(config.hydra.runtime), open_dict(config.hydra.runtime):
         config.hydra.runtime.output_dir = folder
     run: CompiledRun | None = None
-    found: list[Diagnostic] = []
+    if found := list(check_folder_name(folder, overrides)):
+        return None, found
     if uses_groups(config):
         from zerocfg.compiler import examine
         from zerocfg.planner import decide

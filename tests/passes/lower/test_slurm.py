@@ -172,6 +172,8 @@ def test_equal_requests_are_one_shape() -> None:
         ({"cpus_per_task": 0}, [("ZC723", "cpus_per_task")], {"cpus_per_task": 1}),
         ({"array_parallelism": 0}, [("ZC723", "array_parallelism")], {"array_parallelism": 1}),
         ({"signal": "B:USR2"}, [("ZC723", "signal")], {"signal": "TERM"}),
+        ({"setup": ["export HF_TOKEN=abc"]}, [("ZC814", "setup")], {"setup": ["export HF_TOKEN=$(cat token)"]}),
+        ({"srun": {"export": "ALL,HF_TOKEN=abc"}}, [("ZC814", "srun.export")], {"srun": {"export": "ALL"}}),
         ({"partition": "a\nb"}, [("ZC723", "partition")], {"partition": "a b"}),
         ({"job_name": ""}, [("ZC723", "job_name")], {"job_name": 'it\'s "one"'}),
         ({"gpu_type": "a100:4"}, [("ZC723", "gpu_type")], {"gpu_type": "nvidia_a100-sxm4-80gb"}),

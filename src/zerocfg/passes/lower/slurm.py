@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from zerocfg.artifact import Resources
 from zerocfg.diagnostics import Diagnostic
-from zerocfg.hidden import HIDDEN, is_secret
+from zerocfg.hidden import HIDDEN, assigned_secrets, is_secret
 from zerocfg.schema.slurm import GpuRequest, SlurmConfig
 
 PATH = "hydra.launcher"
@@ -218,6 +218,7 @@ def _ranges(config: SlurmConfig) -> Iterator[Diagnostic]:
     for line in config.setup:
         if "\0" in line:
             yield _out_of_range("setup", repr(line), "a shell line", "[]")
+        yield from _would_be_written("setup", line)
     for key, value in config.environment.items():
         yield from _environment_problems(str(key), value)
 
@@ -241,6 +242,7 @@ def _extra_problems(config: SlurmConfig, written: Mapping[str, str]) -> Iterator
     for section in ("sbatch", "srun"):
         for name, value in getattr(config, section).items():
             flag, path = _flag(name), f"{section}.{name}"
+            yield from _would_be_written(path, f"{flag}={value}")
             if not _OPTION.fullmatch(flag):
                 yield _out_of_range(path, value, "an option by its long name without dashes", "null")
             elif value is not None and not (isinstance(value, (bool, int, float)) or (isinstance(value, str) and _is_text(value))):
@@ -277,6 +279,16 @@ def _decided(path: str, flag: str, why: str, hint: str) -> Diagnostic:
 
 def _out_of_range(name: str, value: object, wanted: str, hint: str) -> Diagnostic:
     return Diagnostic(code="ZC723", path=f"{PATH}.{name}", message=f"{PATH}.{name}={value} is not {wanted}", hint=f"{PATH}.{name}={hint}")
+
+
+def _would_be_written(path: str, text: str) -> Iterator[Diagnostic]:
+    for name in assigned_secrets(text):
+        yield Diagnostic(
+            code="ZC814",
+            path=f"{PATH}.{path}",
+            message=f"{PATH}.{path} gives {name} a value, which would be written to the batch script",
+            hint=f"+{PATH}.environment.{name}=VALUE, which is handed over without being written; or export {name} before the launch",
+        )
 
 
 def _is_text(text: str) -> bool:

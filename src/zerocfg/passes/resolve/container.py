@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from zerocfg.diagnostics import Diagnostic
 from zerocfg.facts import HardwareFacts
+from zerocfg.hidden import assigned_secrets
 from zerocfg.plan import ContainerPlan, Mount
 from zerocfg.provenance import Reason, asked, rule
 from zerocfg.resolved import Resolved
@@ -122,6 +123,14 @@ def _problems(config: ContainerConfig) -> Iterator[Diagnostic]:
                 message=f"container.mounts: {text!r} is not SOURCE[:TARGET][:ro] with absolute paths",
                 detail=("pyxis has no way to write a path with a comma",) if mount is not None else (),
                 hint="container.mounts=['/data:/data:ro']",
+            )
+    for text in config.arguments:
+        for name in assigned_secrets(text):
+            yield Diagnostic(
+                code="ZC814",
+                path="container.arguments",
+                message=f"container.arguments gives {name} a value, which would be written to launch.sh",
+                hint=f"container.environment=[{name}], with {name} exported or +env.{name}=VALUE",
             )
     yield from _size_problems(config)
     for name in config.environment:
