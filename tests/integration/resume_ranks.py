@@ -22,11 +22,13 @@ from zerocfg.compiler import compile_run
 from zerocfg.emit import COMPILED, read_compiled, write_compiled
 from zerocfg.errors import Preempted
 from zerocfg.runtime.checkpoint_files import locate
+from zerocfg.runtime.checkpoint_stage0 import places
 from zerocfg.runtime.consolidate import consolidate
 from zerocfg.runtime.run import Run
 
 warnings.filterwarnings("ignore")
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+MOMENTS = ("exp_avg", "exp_avg_sq")
 ROOT = Path(sys.argv[1])
 
 
@@ -90,6 +92,10 @@ def data() -> Dataset[Any]:
 
 
 def train(run: Run, *, stop_after: int = 0, dropout: float = 0.1, shuffle: bool = True) -> Any:
+    return loop(run, begin(run, dropout=dropout, shuffle=shuffle), stop_after=stop_after, shuffle=shuffle)
+
+
+def begin(run: Run, *, dropout: float, shuffle: bool) -> Any:
     model = run.build(Model, dropout)
     if shuffle:
         engine = run.initialize(model)
@@ -100,6 +106,10 @@ def train(run: Run, *, stop_after: int = 0, dropout: float = 0.1, shuffle: bool 
         # settings that differ by group are part of the state
         settings = [{"params": group, "weight_decay": decay} for group, decay in zip(groups, (2.0, 0.0), strict=True)]
         engine = run.initialize(model, model_parameters=settings)
+    return engine
+
+
+def loop(run: Run, engine: Any, *, stop_after: int = 0, shuffle: bool = True) -> Any:
     if shuffle:
         loader = DataLoader(data(), batch_size=run.plan.batch.micro_batch_size, shuffle=True, drop_last=True)
     else:
@@ -203,13 +213,80 @@ def resume_elsewhere(source: str, stage: int, **changes: Any) -> None:
         (folder / "calls").write_text(str(int(engine.module.calls.item())))
 
 
+def damaged() -> None:
+    """A byte of the newest checkpoint's last file has changed: the run goes on from the one before."""
+    common = {"parallelism.stage": 2, "train.steps": 12}
+    train(make_run(ROOT / "undamaged", common))
+    saving = {**common, "checkpoint.every_steps": 4, "checkpoint.keep_last": 0}
+    folder = ROOT / "damaged"
+    train(make_run(folder, {**saving, "train.steps": 8}))
+    if RANK == 0:
+        path = max((folder / "checkpoints/global_step8").glob("*_optim_states.pt"))
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        path.write_bytes(content)
+    train(make_run(folder, saving))
+
+
+def whole_state(engine: Any) -> dict[str, list[Any]]:
+    """Of every trained weight, on each rank: fp32 copy, both moments, Adam's count."""
+    from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
+
+    found = {}
+    if engine.zero_optimization():
+        counts = {int(state["step"]) for state in engine.optimizer.optimizer.state.values()}
+        for name, weight in engine.module.named_parameters():
+            if weight.requires_grad:
+                values = [safe_get_full_fp32_param(weight), *(safe_get_full_optimizer_state(weight, kind) for kind in MOMENTS)]
+                found[name] = [
+                    *(value.clone().reshape(weight.ds_shape if hasattr(weight, "ds_shape") else weight.shape) for value in values)
+                ]
+    else:
+        counts = set()
+        for place in places(engine):
+            state = place.optimizer.state[place.holder]
+            moments = [state[kind].view(-1).narrow(0, place.offset, place.weight.numel()) for kind in MOMENTS]
+            found[place.name] = [value.clone().reshape(place.weight.shape) for value in (place.master, *moments)]
+            counts.add(int(state["step"]))
+            assert torch.equal(place.weight, found[place.name][0].to(place.weight.dtype)), place.name
+    (count,) = counts
+    return {name: [*values, count] for name, values in found.items()}
+
+
+def carry(stage: int, dtype: str, *targets: tuple[int, str]) -> None:
+    """Save, and begin at other stages and in other precisions: the state is the same, bit for bit, and training goes on with it."""
+    base = {"train.steps": 8, "checkpoint.every_steps": 6, "checkpoint.keep_last": 0}
+    source = ROOT / f"carried_{stage}_{dtype}"
+    first = {"parallelism.stage": stage, "precision.dtype": dtype}
+    state = whole_state(train(make_run(source, {**base, **first, "train.steps": 6}), dropout=0.0, shuffle=False))
+    train(make_run(source, {**base, **first}), dropout=0.0, shuffle=False)
+    for new_stage, new_dtype in targets:
+        folder = ROOT / f"carried_{stage}_{dtype}_to_{new_stage}_{new_dtype}"
+        changes = {"parallelism.stage": new_stage, "precision.dtype": new_dtype}
+        run = make_run(folder, {**base, **changes, "checkpoint.resume": str(source / "checkpoints/global_step6")})
+        engine = begin(run, dropout=0.0, shuffle=False)
+        found = whole_state(engine)
+        assert set(found) == set(state), set(found) ^ set(state)
+        for name, (*values, count) in state.items():
+            *there, counted = found[name]
+            assert counted == count == 6, (folder, name, count, counted)
+            for kind, value, other in zip(("fp32", *MOMENTS), values, there, strict=True):
+                assert torch.equal(value, other), (folder, name, kind)
+        assert [group["weight_decay"] for group in engine.optimizer.param_groups] == [2.0, 0.0]
+        loop(run, engine, shuffle=False)
+
+
 SCENARIOS = {
     **{f"exact{stage}": (exact, (stage,)) for stage in range(4)},
     "half_precision": (half_precision, ()),
+    "damaged": (damaged, ()),
     "save3": (save, (3,)),
     "save1": (save, (1,)),
     "3_to_2": (resume_elsewhere, ("saved3_4", 2)),
     "3_to_1": (resume_elsewhere, ("saved3_4", 1)),
+    "carry3": (carry, (3, "bf16", (0, "fp32"), (1, "fp32"))),
+    "carry0": (carry, (0, "bf16", (3, "fp32"))),
+    "carry0_fp32": (carry, (0, "fp32", (0, "bf16"), (2, "fp32"))),
 }
 
 if __name__ == "__main__":

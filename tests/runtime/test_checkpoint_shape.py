@@ -84,11 +84,33 @@ def note(differences: str) -> str:
         ({"parallelism.stage": 1}, {"parallelism.stage": 3}, "zero.stage 1 -> 3"),
         ({"parallelism.sub_group_size": 1000}, {"parallelism.sub_group_size": 500}, "zero.sub_group_size 1000 -> 500"),
         ({}, {"parallelism.sequence_parallel_degree": 2}, "topology.sequence_parallel_degree 1 -> 2"),
+        ({"parallelism.stage": 0}, {"parallelism.stage": 2}, "zero.stage 0 -> 2"),
+        ({"parallelism.stage": 2}, {"parallelism.stage": 0}, "zero.stage 2 -> 0"),
+        ({}, {"precision.dtype": "fp32"}, "precision.dtype bf16 -> fp32"),
+        # the number of ranks is nothing to stage 0
+        (
+            {"parallelism.stage": 0},
+            {"parallelism.stage": 0, "precision.dtype": "fp32", "hardware.gpus_per_node": 2},
+            "precision.dtype bf16 -> fp32",
+        ),
     ],
 )
 def test_converted(judged: Judge, saved: dict[str, Any], now: dict[str, Any], differences: str) -> None:
     batch = {"batch.global_batch_size": 8}
     assert judged({**batch, **saved}, {**batch, **now}) == (Way.converted, note(differences))
+
+
+@pytest.mark.parametrize(
+    ("saved", "now"),
+    [
+        ({}, {"precision.dtype": "fp16"}),
+        ({"precision.dtype": "fp16", "parallelism.stage": 0}, {"precision.dtype": "fp16", "parallelism.stage": 1}),
+    ],
+)
+def test_a_loss_scale_that_starts_anew_is_told(judged: Judge, saved: dict[str, Any], now: dict[str, Any]) -> None:
+    way, said = judged(saved, now)
+    assert way is Way.converted
+    assert said.endswith("; random generators and the loss scale start anew")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +123,12 @@ def test_converted(judged: Judge, saved: dict[str, Any], now: dict[str, Any], di
             "model.num_hidden_layers=4",
         ),
         ({}, {"model.sequence_length": 64}, "the model is another one: sequence_length 128 -> 64", "model.sequence_length=128"),
-        ({}, {"precision.dtype": "fp32"}, "precision.dtype was bf16, now it is fp32", "precision=bf16"),
+        (
+            {"precision": {"dtype": "bf16", "master_dtype": "bf16"}},
+            {"precision": {"dtype": "bf16"}},
+            "precision.master_dtype was bf16, now it is fp32",
+            "precision.master_dtype=bf16",
+        ),
         ({}, {"optimizer.type": "Lion"}, "optimizer.type was AdamW, now it is Lion", "optimizer.type=AdamW"),
         (
             {"parallelism.tensor_parallel_degree": 2},
@@ -110,28 +137,28 @@ def test_converted(judged: Judge, saved: dict[str, Any], now: dict[str, Any], di
             "parallelism.tensor_parallel_degree=2",
         ),
         (
-            {"parallelism.stage": 0},
-            {"parallelism.stage": 2},
-            "stage 0 -> 2: DeepSpeed converts between stages 1, 2 and 3, not to or from stage 0",
-            "parallelism=ddp",
+            {"parallelism": {"stage": 0, "tensor_parallel_degree": 2}},
+            {"parallelism": {"stage": 1, "tensor_parallel_degree": 2}},
+            "zero.stage 0 -> 1: stage 0 is not converted where weights are cut over 2 tensor-parallel ranks",
+            "8 ranks at stage 0 in bf16, as it was saved",
         ),
         (
-            {"parallelism.stage": 2},
-            {"parallelism.stage": 0},
-            "stage 2 -> 0: DeepSpeed converts between stages 1, 2 and 3, not to or from stage 0",
-            "parallelism=zero2",
+            {"optimizer.type": "Lion"},
+            {"optimizer.type": "Lion", "precision.dtype": "fp32"},
+            "precision.dtype bf16 -> fp32: DeepSpeed converts the states of Adam and AdamW, not of Lion",
+            "8 ranks at stage 3 in bf16, as it was saved",
         ),
         (
             {"optimizer.type": "Lion"},
             {"optimizer.type": "Lion", "hardware.gpus_per_node": 4},
             "topology.num_nodes x nproc_per_node 8 -> 4: DeepSpeed converts the states of Adam and AdamW, not of Lion",
-            "8 ranks at stage 3, as it was saved",
+            "8 ranks at stage 3 in bf16, as it was saved",
         ),
         (
             {"offload": {"optimizer": "nvme", "nvme_path": "/nvme"}},
             {"hardware.gpus_per_node": 4},
             "topology.num_nodes x nproc_per_node 8 -> 4: states was on NVMe, which DeepSpeed does not convert",
-            "8 ranks at stage 3, as it was saved",
+            "8 ranks at stage 3 in bf16, as it was saved",
         ),
     ],
 )

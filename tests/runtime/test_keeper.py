@@ -33,6 +33,7 @@ class Engine:
 
     def __init__(self, size: int = 1) -> None:
         self.weight = torch.zeros(size)
+        self.module = torch.nn.ParameterDict({"weight": torch.nn.Parameter(torch.zeros(size), requires_grad=False)})
         self.optimizer = SimpleNamespace(param_groups=[{"lr": 0.5}])
         self.skipped_steps = 0
         self.checkpoint_engine: Any = SimpleNamespace(is_data_parallel_writer=lambda rank: rank == 0)
@@ -242,12 +243,75 @@ def test_or_the_run_goes_on(cpu_run: MakeRun, async_save: bool, caplog: pytest.L
     assert told == [f"error[ZC774] the checkpoint of step {n} could not be written: rank 0: File too large" for n in (6, 8)]
 
 
-def test_a_folder_that_cannot_be_made(cpu_run: MakeRun) -> None:
-    run = cpu_run({**SAVING, "checkpoint.directory": "/proc/nowhere"})
+@pytest.mark.parametrize(
+    ("directory", "why"),
+    [
+        ("/proc/nowhere", "No such file or directory"),
+        # it is there, and nothing can be written into it, whoever asks
+        ("/proc/self", "No such file or directory"),
+        ("{tmp}/a_file", "File exists"),
+        ("{tmp}/a_file/below", "Not a directory"),
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_found_before_the_first_step(cpu_run: MakeRun, tmp_path: Path, directory: str, why: str) -> None:
+    (tmp_path / "a_file").touch()
+    directory = directory.format(tmp=tmp_path)
+    run = cpu_run({**SAVING, "checkpoint.directory": directory})
+    steps: list[int] = []
     with pytest.raises(ConfigProblems) as caught:
-        train(run, Engine())
+        train(run, Engine(), steps.append)
     assert [(d.code, d.message) for d in caught.value.diagnostics] == [
-        ("ZC774", "checkpoint.directory: /proc/nowhere cannot be made: No such file or directory")
+        ("ZC774", f"checkpoint.directory: {directory} cannot be written: {why}")
+    ]
+    assert steps == []
+
+
+def flip(path: Path) -> None:
+    """One byte of a file's middle, where torch.save has put a tensor."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+
+def test_contents_that_have_changed(cpu_run: MakeRun, caplog: pytest.LogCaptureFixture) -> None:
+    """Sizes are right, and torch.load would give other weights in silence: the one before is taken, and it is said."""
+    run = cpu_run({**SAVING, "checkpoint.keep_last": 0})
+    train(run, Engine(50_000))
+    own = run.output_dir / "checkpoints"
+    for step in (8, 6):
+        flip(own / f"global_step{step}/weight.pt")
+    assert torch.load(own / "global_step8/weight.pt")["weight"].unique().numel() == 2
+    caplog.clear()
+    again = cpu_run({**SAVING, "checkpoint.keep_last": 0})
+    assert train(again, Engine(50_000)) == [4, 5, 6, 7, 8]
+    told = [record.getMessage() for record in caplog.records if "global_step" in record.getMessage()]
+    assert told == [
+        f"{own}/global_step8: weight.pt is damaged: the checksum of archive/data/0 is wrong",
+        f"{own}/global_step6: weight.pt is damaged: the checksum of archive/data/0 is wrong",
+    ]
+    assert saved(again) == [3, 6, 8]
+    # asked for by name there is no other
+    flip(own / "global_step6/weight.pt")
+    with pytest.raises(ConfigProblems) as caught:
+        train(cpu_run({**SAVING, "checkpoint.resume": str(own / "global_step6")}), Engine(50_000))
+    assert [(d.code, d.detail) for d in caught.value.diagnostics] == [
+        ("ZC770", (f"{own}/global_step6: weight.pt is damaged: the checksum of archive/data/0 is wrong",))
+    ]
+
+
+def test_weights_of_another_model(cpu_run: MakeRun) -> None:
+    """Where the config does not describe the model."""
+    train(cpu_run({**SAVING, "model": {}}), Engine(4))
+    other = Engine(5)
+    other.module["bias"] = torch.nn.Parameter(torch.zeros(1))
+    with pytest.raises(ConfigProblems) as caught:
+        train(cpu_run({**SAVING, "model": {}}), other)
+    assert [(d.code, d.message) for d in caught.value.diagnostics] == [
+        (
+            "ZC771",
+            "the checkpoint of step 8 is of another model: weight has shape (4,) there and has shape (5,) in this model,"
+            " and 1 more parameters differ",
+        )
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -12,15 +13,35 @@ from zerocfg.runtime.checkpoint_shape import fit
 
 
 def check_resume(plan: Plan, job: Path) -> Sequence[Diagnostic]:
-    """ZC770 to ZC773 and ZC778: whether the checkpoint that a job begins with is there and fits. Changes nothing.
+    """ZC770 to ZC774 and ZC778: whether the checkpoint that a job begins with is there and fits, and whether it can save its own.
+    Changes nothing.
 
     job: its folder, which need not exist.
     """
+    if unwritable := list(_unwritable(plan, job)):
+        return unwritable
     try:
         start = find_start(plan.checkpoint, job, Path.cwd())
     except ConfigProblems as problems:
         return problems.diagnostics
     return fit(start.checkpoint, plan).diagnostics if start.checkpoint is not None else ()
+
+
+def _unwritable(plan: Plan, job: Path) -> Iterator[Diagnostic]:
+    if not plan.checkpoint.enabled:
+        return
+    own = folder(plan.checkpoint, job)
+    existing = own
+    while not os.path.lexists(existing) and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        why = "may not be written by this user" if existing.is_dir() else "is no folder"
+        yield Diagnostic(
+            code="ZC774",
+            path="checkpoint.directory",
+            message=f"checkpoint.directory: {own} cannot be written: {existing} {why}",
+            hint="checkpoint.directory=checkpoints, below the job's folder; or a folder that you may write on all nodes",
+        )
 
 
 def goes_on(plan: Plan, job: Path) -> bool:

@@ -1,8 +1,9 @@
-"""A checkpoint for another number of ranks, or another stage from 1 to 3: DeepSpeed's universal format, and what that leaves out.
+"""A checkpoint for another number of ranks, stage or precision: DeepSpeed's universal format, and what that leaves out.
 
 ds_to_universal.py of DeepSpeed 0.19.8 cuts optimizer states and fp32 weights loose from the ranks. Beside that, this module
 - lets stage 3 become stage 2 and the reverse: files of metadata under the names of both (mp_rank_00_..., zero_pp_rank_0_mp_rank_00_...),
   weights and the optimizer's global state as either reads them (universal_checkpoint.py:242, stage3.py:3653);
+- takes stage 0 in and gives it out (checkpoint_stage0.py);
 - keeps buffers and frozen weights, which a universal load passes over (engine.py:4660);
 - gives each parameter group its own settings back, and each sub-group a step count of its own: stage 3 lays the first group's over
   all, and one tensor under all sub-groups, which torch's Adam would then count up once for each (stage3.py:3681-3691).
@@ -21,6 +22,7 @@ from typing import Any
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.runtime import checkpoint_files as files
+from zerocfg.runtime.checkpoint_stage0 import load_universal, to_universal
 
 _REST = "zerocfg_rest.pt"
 """Buffers and frozen weights by name."""
@@ -28,8 +30,8 @@ _DONE = "zerocfg_done"
 _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
-def convert(source: Path, target: Path, *, stage: int) -> Path:
-    """Convert the checkpoint in `source` for a run at `stage`; returns `target`. A finished conversion is used again.
+def convert(source: Path, target: Path) -> Path:
+    """Convert the checkpoint in `source` for a run of any shape; returns `target`. A finished conversion is used again.
 
     Runs in a process of its own, on the CPU. Raises ConfigProblems (ZC776) with the converter's last words.
     """
@@ -57,8 +59,20 @@ def _not_converted(source: Path, words: list[str]) -> Diagnostic:
     )
 
 
-def load_converted(engine: Any, folder: Path, stage: int) -> None:
-    """All ranks: the state of a conversion into a fresh engine of `stage`."""
+def load_converted(engine: Any, folder: Path, stage: int, *, keep_loss_scale: bool) -> None:
+    """All ranks: the state of a conversion into a fresh engine of `stage`. keep_loss_scale: the checkpoint's, if it has one."""
+    if stage == 0:
+        load_universal(engine, folder)
+    else:
+        own = {name: getattr(engine.optimizer, name) for name in ("loss_scaler", "dynamic_loss_scale")}
+        _load_sharded(engine, folder, stage)
+        if not keep_loss_scale:
+            for name, value in own.items():
+                setattr(engine.optimizer, name, value)
+    _load_rest(engine, folder)
+
+
+def _load_sharded(engine: Any, folder: Path, stage: int) -> None:
     config = engine._config
     before = config.load_universal_checkpoint
     config.load_universal_checkpoint = True
@@ -67,7 +81,6 @@ def load_converted(engine: Any, folder: Path, stage: int) -> None:
     finally:
         config.load_universal_checkpoint = before
     _give_back_groups(engine, folder, stage)
-    _load_rest(engine, folder)
 
 
 def _give_back_groups(engine: Any, folder: Path, stage: int) -> None:
@@ -107,8 +120,12 @@ def _load_rest(engine: Any, folder: Path) -> None:
 def main(words: Sequence[str]) -> int:
     source, target = Path(words[0]), Path(words[1])
     target.mkdir(parents=True)
-    _to_universal(source, target)
-    _for_both_families(source, target)
+    if next(source.glob("*_optim_states.pt"), None) is None:
+        _for_both_families(source, target, to_universal(source, target))
+    else:
+        _to_universal(source, target)
+        _for_both_families(source, target)
+        _optimizer_state(target)
     for path in target.rglob("*"):
         if path.is_file():
             files.sync_file(path)
@@ -134,7 +151,8 @@ def _to_universal(source: Path, target: Path) -> None:
     (target.parent / "latest_universal").unlink(missing_ok=True)
 
 
-def _for_both_families(source: Path, target: Path) -> None:
+def _for_both_families(source: Path, target: Path, shapes: list[dict[str, Any]] | None = None) -> None:
+    """shapes: of each parameter group's weights, where the checkpoint does not have them itself."""
     import torch
 
     for copied in target.glob("*_model_states.pt"):
@@ -145,17 +163,17 @@ def _for_both_families(source: Path, target: Path) -> None:
     for path in firsts:
         state = torch.load(path, map_location="cpu", weights_only=False)
         module = state["module"] or {}
+        state["param_shapes"] = shapes or state.get("param_shapes") or []
         # stages 1 and 2 have all weights there, and stage 1 has the frozen ones nowhere else; stage 3 has buffers alone
-        trained = {name for group in state.get("param_shapes") or () for name in group}
+        trained = {name for group in state["param_shapes"] for name in group}
         rest |= {name: value for name, value in module.items() if name not in trained and torch.is_tensor(value) and value.numel()}
         light = {name: value for name, value in state.items() if name not in ("module", "optimizer", "frozen_param_fragments")}
         model_parallel = path.name.partition("mp_rank_")[2]
         for name in (f"mp_rank_{model_parallel}", f"zero_pp_rank_0_mp_rank_{model_parallel}"):
             torch.save({**light, "module": {}, "optimizer": None}, target / name)
-        _with_shapes(target / "zero", state.get("param_shapes") or [])
+        _with_shapes(target / "zero", state["param_shapes"])
     rest |= _frozen(shards)
     torch.save(rest, target / _REST)
-    _optimizer_state(target)
 
 
 def _with_shapes(zero: Path, groups: Sequence[Any]) -> None:

@@ -30,6 +30,7 @@ DRAFT = ".saving-"
 CONVERTED = ".universal-"
 """Start of a folder's name that holds a checkpoint for another number of ranks or stage."""
 _GOING = ".deleting-"
+_NONE: Mapping[Path, str] = {}
 _TAG = re.compile(r"global_step(\d+)")
 
 
@@ -99,11 +100,11 @@ def read(path: Path) -> Checkpoint | str:
     return Checkpoint(path=path, step=step, manifest=manifest)
 
 
-def survey(directory: Path) -> tuple[list[Checkpoint], list[str]]:
-    """Whole checkpoints in a folder, by step; and the others, each with its reason."""
+def survey(directory: Path, unfit: Mapping[Path, str] = _NONE) -> tuple[list[Checkpoint], list[str]]:
+    """Whole checkpoints in a folder, by step; and the others, each with its reason. unfit: which are not, beside what `read` finds."""
     whole, damaged = [], []
     for path in _tagged(directory):
-        found = read(path)
+        found = unfit.get(path) or read(path)
         if isinstance(found, Checkpoint):
             whole.append(found)
         else:
@@ -123,20 +124,20 @@ def _step(path: Path) -> int:
     return int(path.name.removeprefix("global_step"))
 
 
-def locate(text: str, base: Path, *, key: str = "checkpoint.resume") -> Checkpoint:
+def locate(text: str, base: Path, *, key: str = "checkpoint.resume", unfit: Mapping[Path, str] = _NONE) -> Checkpoint:
     """The checkpoint that a path names: its folder, a folder of checkpoints, or a job's folder; of several, the newest whole one.
 
     base: of relative paths. key: where the path was written; empty: an argument. Raises ConfigProblems (ZC770).
     """
     path = Path(os.path.abspath(base / Path(text).expanduser()))
     if (path / MANIFEST).exists() or _TAG.fullmatch(path.name):
-        found = read(path)
+        found = unfit.get(path) or read(path)
         if isinstance(found, Checkpoint):
             return found
         raise ConfigProblems([_none(text, [f"{path}: {found}"], key)])
     reasons: list[str] = []
     for place in (path, *_places_of_job(path)):
-        whole, damaged = survey(place)
+        whole, damaged = survey(place, unfit)
         if whole:
             return whole[-1]
         reasons += damaged
@@ -163,14 +164,16 @@ def _none(text: str, reasons: list[str], key: str) -> Diagnostic:
     )
 
 
-def find_start(plan: CheckpointPlan, job: Path, base: Path, *, again: bool = False) -> Start:
+def find_start(plan: CheckpointPlan, job: Path, base: Path, *, again: bool = False, unfit: Mapping[Path, str] = _NONE) -> Start:
     """Where a run begins. Changes nothing.
 
     base: of a relative path in checkpoint.resume. again: this is a restart or a requeue of a run that has begun, so that `never`
-    does not hold any more. Raises ConfigProblems (ZC770) for a path without a whole checkpoint.
+    does not hold any more. unfit: checkpoints that were found damaged, with the reason.
+
+    Raises ConfigProblems (ZC770) for a path without a whole checkpoint.
     """
     own = folder(plan, job)
-    whole, damaged = survey(own)
+    whole, damaged = survey(own, unfit)
     newest = whole[-1] if whole else None
     if plan.resume == "never" and not again:
         return Start(checkpoint=None, aside=tuple(_tagged(own)), damaged=tuple(damaged))
@@ -180,7 +183,7 @@ def find_start(plan: CheckpointPlan, job: Path, base: Path, *, again: bool = Fal
     own_ones = [checkpoint for checkpoint in whole if checkpoint.started_from == name]
     if own_ones:  # begun already: the path itself may be gone by now
         return Start(checkpoint=own_ones[-1], started_from=name, damaged=tuple(damaged))
-    source = locate(plan.resume, base)
+    source = locate(plan.resume, base, unfit=unfit)
     here = source.path.parent == own
     others = [path for path in _tagged(own) if not here or _step(path) > source.step]
     return Start(checkpoint=source, started_from=name, aside=tuple(others), damaged=tuple(damaged))
@@ -244,7 +247,10 @@ def _drop(path: Path) -> None:
     going = path.with_name(_GOING + path.name)
     shutil.rmtree(going, ignore_errors=True)
     path.rename(going)
-    shutil.rmtree(going, ignore_errors=True)
+    if going.is_dir():
+        shutil.rmtree(going, ignore_errors=True)
+    else:
+        going.unlink()
 
 
 def write_through(path: Path, text: str) -> None:

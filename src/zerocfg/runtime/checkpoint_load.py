@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic, render_report
 from zerocfg.runtime import checkpoint_files as files
+from zerocfg.runtime.checkpoint_check import check_model, damage
 from zerocfg.runtime.checkpoint_save import rank_file
 from zerocfg.runtime.checkpoint_shape import Way, fit
 from zerocfg.runtime.together import rank_0_does
@@ -54,59 +55,84 @@ class _Decision:
     """Of the checkpoint that the run begins with."""
     started_from: str
     way: Way
-    loaded_from: Path | None
-    """The same, or the folder of its conversion."""
+    remarks: tuple[Diagnostic, ...] = ()
 
 
 def resume(run: Run, engine: Any) -> Resumed:
     """All ranks: find out where the run begins and load that into a fresh engine. Raises ConfigProblems (ZC770, ZC771, ZC775)."""
     held: list[Any] = []
-    decision = rank_0_does(run.rank, lambda: _decide(run, held))
+    unfit: dict[Path, str] = {}
+    decision = rank_0_does(run.rank, lambda: _decide(run, engine, held, unfit))
+    while decision.path is not None and (why := _damage(run, decision.path)):
+        unfit[decision.path] = why
+        if run.rank == 0:
+            log.warning("%s: %s", decision.path, why)
+        decision = rank_0_does(run.rank, lambda: _decide(run, engine, held, unfit))
     lock = held[0] if held else None
-    if decision.path is None or decision.loaded_from is None:
+    path = decision.path
+    if path is None:
         return Resumed(started_from=decision.started_from, lock=lock)
-    checkpoint = files.read(decision.path)
+    if decision.remarks and run.rank == 0:
+        log.warning("%s", render_report(decision.remarks))
+    checkpoint = files.read(path)
     if isinstance(checkpoint, str):
-        raise ConfigProblems([_unseen(run.rank, decision.path, checkpoint)])
+        raise ConfigProblems([_unseen(run.rank, path, checkpoint)])
     if decision.way is Way.converted:
         from zerocfg.runtime.checkpoint_convert import load_converted
 
-        load_converted(engine, decision.loaded_from, run.plan.zero.stage)
+        converted = rank_0_does(run.rank, lambda: _converted(run, path))
+        same = checkpoint.plan["precision"]["dtype"] == run.plan.precision.dtype
+        load_converted(engine, converted, run.plan.zero.stage, keep_loss_scale=same)
         state = None
     else:
-        loaded, _ = engine.load_checkpoint(str(decision.path.parent), tag=decision.path.name)
+        loaded, _ = engine.load_checkpoint(str(path.parent), tag=path.name)
         if loaded is None:
-            raise ConfigProblems([_unseen(run.rank, decision.path, "DeepSpeed found nothing in it")])
-        state = _rank_state(run, decision.path, checkpoint)
+            raise ConfigProblems([_unseen(run.rank, path, "DeepSpeed found nothing in it")])
+        state = _rank_state(run, path, checkpoint)
     if run.rank == 0:
         how = "" if decision.way is Way.as_it_is else f", {decision.way.value}"
         log.info("resumed from step %d%s: %s", checkpoint.step, how, checkpoint.path)
     return Resumed(checkpoint=checkpoint, started_from=decision.started_from, rank_state=state, lock=lock)
 
 
-def _decide(run: Run, held: list[Any]) -> _Decision:
-    """On rank 0. held: gets the lock, which cannot be sent."""
+def _damage(run: Run, path: Path) -> str:
+    """All ranks: what one of them finds wrong with the files, of which each reads a share; the same on all."""
+    import torch
+
+    checkpoint = files.read(path)
+    mine = checkpoint if isinstance(checkpoint, str) else damage(checkpoint, rank=run.rank, world_size=run.world_size)
+    if run.world_size == 1:
+        return mine
+    said: list[str] = [""] * run.world_size
+    torch.distributed.all_gather_object(said, mine)
+    return next((text for text in said if text), "")
+
+
+def _decide(run: Run, engine: Any, held: list[Any], unfit: dict[Path, str]) -> _Decision:
+    """On rank 0. held: gets the lock, which cannot be sent. unfit: checkpoints that were decided on before, and are damaged."""
     plan = run.plan.checkpoint
     own = files.folder(plan, run.output_dir)
-    if plan.enabled:
+    if plan.enabled and not held:
         held += _locked(own)
-    start = files.find_start(plan, run.output_dir, launch_folder(), again=is_again())
-    for line in (*start.damaged, *(files.make_way(start, own) if plan.enabled else ())):
+    start = files.find_start(plan, run.output_dir, launch_folder(), again=is_again(), unfit=unfit)
+    for line in (*(() if unfit else start.damaged), *(files.make_way(start, own) if plan.enabled else ())):
         log.warning("%s", line)
     if start.checkpoint is None:
-        return _Decision(None, start.started_from, Way.as_it_is, None)
+        return _Decision(None, start.started_from, Way.as_it_is)
+    check_model(start.checkpoint, engine)
     found = fit(start.checkpoint, run.plan)
     if found.way is Way.refused:
         raise ConfigProblems(found.diagnostics)
-    if found.diagnostics:
-        log.warning("%s", render_report(found.diagnostics))
-    loaded_from = start.checkpoint.path
-    if found.way is Way.converted:
-        from zerocfg.runtime.checkpoint_convert import convert
+    return _Decision(start.checkpoint.path, start.started_from, found.way, found.diagnostics)
 
-        own.mkdir(parents=True, exist_ok=True)
-        loaded_from = convert(start.checkpoint.path, own / f"{files.CONVERTED}{start.checkpoint.path.name}", stage=run.plan.zero.stage)
-    return _Decision(start.checkpoint.path, start.started_from, found.way, loaded_from)
+
+def _converted(run: Run, path: Path) -> Path:
+    """On rank 0: the folder of the conversion."""
+    from zerocfg.runtime.checkpoint_convert import convert
+
+    own = files.folder(run.plan.checkpoint, run.output_dir)
+    own.mkdir(parents=True, exist_ok=True)
+    return convert(path, own / f"{files.CONVERTED}{path.name}")
 
 
 def is_again() -> bool:
@@ -126,6 +152,7 @@ def _locked(own: Path) -> list[Any]:
 
     try:
         own.mkdir(parents=True, exist_ok=True)
+        (own / ".lock").touch()
     except OSError as problem:
         raise ConfigProblems([_no_folder(own, problem)]) from None
     lock = filelock.FileLock(own / ".lock")
@@ -152,7 +179,7 @@ def _no_folder(own: Path, problem: OSError) -> Diagnostic:
     return Diagnostic(
         code="ZC774",
         path="checkpoint.directory",
-        message=f"checkpoint.directory: {own} cannot be made: {problem.strerror or problem}",
+        message=f"checkpoint.directory: {own} cannot be written: {problem.strerror or problem}",
         hint="checkpoint.directory=checkpoints, below the job's folder; or a folder that you may write on all nodes",
     )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.runtime import checkpoint_files as files
+from zerocfg.runtime.checkpoint_check import parameters_of
 from zerocfg.runtime.checkpoint_write import Writer, copy_nvme, tried, written_by
 from zerocfg.units import human_bytes
 
@@ -118,6 +119,7 @@ class Saver:
             "plan": _jsonable(asdict(self._run.plan)),
             "started_from": self._started_from,
             "world_size": self._run.world_size,
+            "parameters": parameters_of(self._engine),
             "time": time.time(),
             **draft.facts,
         }
@@ -164,10 +166,12 @@ class Saver:
 
 
 def masters(engine: Any) -> list[list[tuple[str, tuple[int, ...]]]]:
-    """Stage 0 in 16 bits: name and shape of each weight in the optimizer's fp32 copies, which DeepSpeed saves without names."""
-    groups = getattr(engine.optimizer, "fp16_groups", None)
-    if engine.zero_optimization() or groups is None:
+    """Stage 0: name and shape of each weight in the optimizer's state, which DeepSpeed saves without names."""
+    if engine.zero_optimization() or engine.optimizer is None:
         return []
+    groups = getattr(engine.optimizer, "fp16_groups", None)
+    if groups is None:
+        groups = [group["params"] for group in engine.optimizer.param_groups]
     return [[(engine.param_names[weight], tuple(weight.shape)) for weight in group] for group in groups]
 
 

@@ -1,7 +1,8 @@
 """Whether a run can go on from a checkpoint: as it is, converted first, or not at all. Pure, so that launchers ask before they submit.
 
 DeepSpeed 0.19.8 loads a ZeRO checkpoint as it is only on the same number of data-parallel ranks (engine.py:4748) and stage; its universal
-format (checkpoint/ds_to_universal.py) fits any number of ranks at stages 1 to 3, for optimizers with exp_avg and exp_avg_sq.
+format (checkpoint/ds_to_universal.py) fits any number of ranks at stages 1 to 3, and checkpoint_stage0.py adds stage 0, for optimizers with
+exp_avg and exp_avg_sq. It holds fp32 weights and moments, so that the precision of training may change.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ _LAYOUT = (
     "zero.round_robin_gradients",
     "topology.sequence_parallel_degree",
     "offload.ratio",
+    "precision.dtype",
 )
-"""What a rank's file depends on at stages 1 to 3."""
+"""What a rank's file depends on."""
+_ALONE = ("precision.dtype",)
+"""Of these what counts at stage 0, where every rank holds everything."""
 _CONTINUITY = (
     "batch.global_batch_size",
     "optimizer.params",
@@ -64,7 +68,7 @@ def fit(checkpoint: Checkpoint, plan: Plan) -> Fit:
     problems = [*_refusals(checkpoint, saved, now)]
     differences = tuple(f"{name} {saved[name]} -> {now[name]}" for name in _LAYOUT if saved[name] != now[name])
     if now["zero.stage"] == 0 and saved["zero.stage"] == 0:
-        differences = ()  # every rank holds everything
+        differences = tuple(text for text in differences if text.startswith(_ALONE))
     if differences and not problems:
         problems += _unconvertible(checkpoint, saved, now, differences)
     if problems:
@@ -117,7 +121,6 @@ def _refusals(checkpoint: Checkpoint, saved: Mapping[str, Any], now: Mapping[str
             both = ", ".join(f"{name} {saved['model'].get(name)} -> {now['model'][name]}" for name in changed)
             yield _refused(checkpoint, f"the model is another one: {both}", f"model.{changed[0]}={saved['model'].get(changed[0])}")
     for name, path in (
-        ("precision.dtype", "precision"),
         ("precision.master_dtype", "precision.master_dtype"),
         ("topology.tensor_parallel_degree", "parallelism.tensor_parallel_degree"),
         ("optimizer.type", "optimizer.type"),
@@ -127,10 +130,6 @@ def _refusals(checkpoint: Checkpoint, saved: Mapping[str, Any], now: Mapping[str
             yield _refused(
                 checkpoint, f"{name} was {saved[name] or 'the script' + chr(39) + 's own'}, now it is {now[name]}", f"{path}={then}"
             )
-    stages = (saved["zero.stage"], now["zero.stage"])
-    if 0 in stages and stages != (0, 0):
-        text = f"stage {stages[0]} -> {stages[1]}: DeepSpeed converts between stages 1, 2 and 3, not to or from stage 0"
-        yield _refused(checkpoint, text, "parallelism=ddp" if stages[0] == 0 else f"parallelism=zero{stages[0]}")
 
 
 def _unconvertible(
@@ -140,6 +139,11 @@ def _unconvertible(
     if now["optimizer.type"] not in _CONVERTIBLE:
         text = f"{shape}: DeepSpeed converts the states of Adam and AdamW, not of {now['optimizer.type']}"
         yield _refused(checkpoint, text, _same_shape(saved))
+    if 0 in (saved["zero.stage"], now["zero.stage"]) and now["topology.tensor_parallel_degree"] > 1:
+        text = (
+            f"{shape}: stage 0 is not converted where weights are cut over {now['topology.tensor_parallel_degree']} tensor-parallel ranks"
+        )
+        yield _refused(checkpoint, text, _same_shape(saved))
     for when, plan in (("was", saved), ("is", now)):
         if "nvme" in (plan["offload.optimizer"], plan["offload.param"]):
             yield _refused(checkpoint, f"{shape}: states {when} on NVMe, which DeepSpeed does not convert", _same_shape(saved))
@@ -147,7 +151,8 @@ def _unconvertible(
 
 
 def _same_shape(saved: Mapping[str, Any]) -> str:
-    return f"{saved['topology.num_nodes x nproc_per_node']} ranks at stage {saved['zero.stage']}, as it was saved"
+    ranks = saved["topology.num_nodes x nproc_per_node"]
+    return f"{ranks} ranks at stage {saved['zero.stage']} in {saved['precision.dtype']}, as it was saved"
 
 
 def _refused(checkpoint: Checkpoint, why: str, hint: str) -> Diagnostic:
@@ -169,7 +174,7 @@ def _remarks(
             severity=Severity.NOTE,
             path=_PATH,
             message=f"the checkpoint of step {checkpoint.step} is converted first: {', '.join(differences)}",
-            detail=(str(checkpoint.path), "needs free space of its size beside it; random generators start anew"),
+            detail=(str(checkpoint.path), f"needs free space of its size beside it; {_anew(saved, now)} start anew"),
         )
     changed = [name for name in _CONTINUITY if saved[name] != now[name]]
     if changed:
@@ -195,6 +200,11 @@ def _remarks(
             detail=(str(checkpoint.path),),
             hint=f"train.steps={2 * checkpoint.step} to go on",
         )
+
+
+def _anew(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    scales = now["precision.dtype"] == "fp16" and (saved["precision.dtype"] != "fp16" or 0 in (saved["zero.stage"], now["zero.stage"]))
+    return "random generators and the loss scale" if scales else "random generators"
 
 
 def _rate_is_kept(changed: list[str], now: Mapping[str, Any]) -> bool:

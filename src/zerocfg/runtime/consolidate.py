@@ -13,12 +13,11 @@ from typing import Any
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.runtime import checkpoint_files as files
 from zerocfg.runtime.checkpoint_save import rank_file
+from zerocfg.runtime.checkpoint_stage0 import MODEL, masters_of
 from zerocfg.units import human_bytes, human_count
 
 SAFETENSORS, TORCH = "model.safetensors", "pytorch_model.bin"
 RECORD = "zerocfg_weights.json"
-_MODEL = "mp_rank_00_model_states.pt"
-"""The model's own state at stages 0 to 2."""
 
 
 def consolidate(checkpoint: files.Checkpoint, out: Path, *, dtype: str = "fp32", safetensors: bool = True) -> str:
@@ -72,7 +71,7 @@ def _weights(checkpoint: files.Checkpoint) -> dict[str, Any]:
         raise ConfigProblems([_unreadable(checkpoint, f"{type(problem).__name__}: {problem}".splitlines()[0])]) from problem
     if checkpoint.plan["zero"]["stage"] < 3:
         # zero_to_fp32 leaves out stage 1's frozen weights, which only the model's own state has
-        saved = torch.load(checkpoint.path / _MODEL, map_location="cpu", weights_only=False, mmap=True)["module"]
+        saved = torch.load(checkpoint.path / MODEL, map_location="cpu", weights_only=False, mmap=True)["module"]
         state |= {name: value.float() if value.is_floating_point() else value for name, value in saved.items() if name not in state}
     return {name: value.contiguous() for name, value in state.items()}
 
@@ -81,27 +80,13 @@ def _of_stage_0(checkpoint: files.Checkpoint) -> dict[str, Any]:
     """Every rank holds everything, in the model's dtype; in 16 bits the optimizer's wrapper holds the fp32 copies."""
     import torch
 
-    saved = torch.load(checkpoint.path / _MODEL, map_location="cpu", weights_only=False)
+    saved = torch.load(checkpoint.path / MODEL, map_location="cpu", weights_only=False)
     weights: dict[str, Any] = saved["module"]
     groups = torch.load(checkpoint.path / rank_file(0), map_location="cpu", weights_only=False).get("masters", [])
-    masters = _masters_of_stage_0(saved, groups)
+    masters = masters_of(saved, groups)
     # tied weights share their memory in the file too, and the optimizer knows them by one name
     by_memory = {weights[name].data_ptr(): copy for name, copy in masters.items()}
     return {name: by_memory.get(value.data_ptr(), value).clone() for name, value in weights.items()}
-
-
-def _masters_of_stage_0(saved: dict[str, Any], groups: list[list[tuple[str, tuple[int, ...]]]]) -> dict[str, Any]:
-    """groups: what `checkpoint_save.masters` wrote; the copies are flat by group (FP16_Optimizer) or one a weight."""
-    import torch
-
-    found: dict[str, Any] = {}
-    optimizer = saved.get("optimizer") or {}
-    for names, flat in zip(groups, optimizer.get("fp32_groups_flat", ()), strict=False):
-        parts = flat.split([torch.Size(shape).numel() for _, shape in names])
-        found |= {name: part.reshape(shape) for (name, shape), part in zip(names, parts, strict=True)}
-    for names, copies in zip(groups, optimizer.get("fp32_groups", ()), strict=False):
-        found |= {name: copy.reshape(shape) for (name, shape), copy in zip(names, copies, strict=True)}
-    return found
 
 
 def _write(state: dict[str, Any], path: Path, *, safetensors: bool) -> None:
