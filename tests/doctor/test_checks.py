@@ -96,6 +96,13 @@ def test_only_what_the_run_needs_is_looked_at(needs: Callable[..., Needs]) -> No
     docker = checks({"container.kind": "docker", "container.image": "zerocfg"})
     assert docker & {"python", "torch", "deepspeed", "ops", "libraries"} == set()
     assert "container" in docker
+    # a run on this machine does not ask SLURM
+    there = {
+        "programs": SLURM,
+        "answers": {"scontrol --version": Ran(0, "slurm 24.11.5"), "scontrol show config": Ran(0, "ClusterName = c")},
+    }
+    assert "slurm" not in {f.check for f in found(FakeMachine(**there), needs(CPU))}
+    assert "slurm" in {f.check for f in found(FakeMachine(**there), needs(None))}
     # a login node is not the machine that the run is for
     assert checks({}, slurm=True) == {"python", "torch", "deepspeed", "libraries", "output", "environment", "slurm"}
     inside = {f.check for f in found(FakeMachine(files=IB, environ={"SLURM_JOB_ID": "1"}), needs({}, slurm=True))}
@@ -260,7 +267,7 @@ CASES = [
         {},
         ("Xid 79", "fallen off the bus"),
     ),
-    Case("MIG", "ZC826", FAIL, "gpu health", {"state": health(mig=True)}, {}, ("MIG", "-mig 0")),
+    Case("MIG", "ZC826", FAIL, "gpu health", {"state": health(mig=True)}, {}, ("GPU 0: in MIG mode", "-i 0 -mig 0")),
     Case("prohibited", "ZC826", FAIL, "gpu health", {"state": health(compute_prohibited=True)}, {}, ("-c DEFAULT",)),
     Case("throttled", "ZC826", WARN, "gpu health", {"state": health(throttled=("power brake",))}, {}, ("power brake",)),
     Case("busy", "ZC826", WARN, "gpu health", {"state": health(memory_used=100 * GIB)}, {}, ("100.0 of 141 GiB",)),
@@ -710,6 +717,25 @@ def test_ops_that_were_compiled_at_installation_need_no_compiler(needs: Callable
 )
 def test_ops_of_a_run(needs: Callable[..., Needs], changes: dict[str, Any], ops: tuple[str, ...]) -> None:
     assert ops_needed(needs(changes)) == ops
+
+
+def test_what_several_gpus_have_in_common_is_said_once(needs: Callable[..., Needs]) -> None:
+    both = Health(driver="580.95.05", cuda=(13, 0), gpus=(state(0, mig=True), state(1, ecc_uncorrected=2), state(2, mig=True)))
+    lines = [(f.text, f.fix) for f in found(FakeMachine(state=both), needs({})) if f.check == "gpu health"]
+    assert lines == [
+        (
+            "GPUs 0, 2: in MIG mode: a process uses one slice, and ranks on slices cannot use NCCL together",
+            "sudo nvidia-smi -i 0,2 -mig 0, or hardware.gpus_per_node=1",
+        ),
+        ("GPU 1: 2 uncorrectable memory errors", "sudo nvidia-smi --gpu-reset -i 1, or reboot; again: replace it"),
+    ]
+
+
+def test_a_wrong_interface_is_named_with_a_right_one(needs: Callable[..., Needs]) -> None:
+    (first, *_) = [f for f in found(FakeMachine(nets=("lo", "eth0")), needs({"hardware.network_interface": "ib9"})) if f.status is FAIL]
+    assert (first.check, first.fix) == ("interfaces", "hardware.network_interface=eth0")
+    (line,) = [f for f in found(FakeMachine(nets=("lo", "ib0"), environ={"NCCL_SOCKET_IFNAME": "x"}), needs({})) if f.check == "interfaces"]
+    assert line.fix == "unset NCCL_SOCKET_IFNAME, or export NCCL_SOCKET_IFNAME=ib0"
 
 
 def test_a_check_that_breaks_does_not_break_the_report(needs: Callable[..., Needs]) -> None:

@@ -22,6 +22,9 @@ def test_files(tmp_path: Path) -> None:
     assert here.names(str(tmp_path / "b")) == ()
     assert here.writable(str(tmp_path / "deep" / "er"))
     assert not here.writable("/proc/1/x")
+    # below a file no folder can be made
+    (tmp_path / "file").touch()
+    assert not here.writable(str(tmp_path / "file" / "x"))
     assert here.exists(str(tmp_path / "a"))
 
 

@@ -13,6 +13,8 @@ MIN_DRIVER: dict[int, Version] = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580,
 """CUDA major version -> oldest Linux driver for a program built with any of its minor versions."""
 LAST_TORCH: dict[int, str] = {11: "2.3", 12: "2.10"}
 """CUDA major version -> newest torch whose wheel on PyPI is built with it; 13 is the current one."""
+LEAST_TORCH: Version = (2, 7)
+"""What zerocfg runs with."""
 _MIN_CAPABILITY: dict[int, tuple[int, int]] = {11: (3, 7), 12: (5, 0), 13: (7, 5)}
 """CUDA major version -> oldest GPUs that it compiles for: CUDA 13 dropped Maxwell, Pascal and Volta."""
 _FIRST_CUDA: tuple[tuple[tuple[int, int], Version], ...] = (((10, 0), (12, 8)), ((9, 0), (11, 8)), ((8, 9), (11, 8)), ((8, 0), (11, 0)))
@@ -44,8 +46,8 @@ def needed_driver(cuda: Version) -> str:
 
 
 def torch_for(driver: Version) -> str:
-    """Newest torch whose wheel runs on this driver, "torch==2.10.*"; empty where none of the table does."""
-    known = [major for major, least in MIN_DRIVER.items() if driver >= least and major in LAST_TORCH]
+    """Newest torch whose wheel runs on this driver, "torch==2.10.*"; empty where none that zerocfg runs with does."""
+    known = [major for major, least in MIN_DRIVER.items() if driver >= least and version(LAST_TORCH.get(major, "")) >= LEAST_TORCH]
     return f"torch=={LAST_TORCH[max(known)]}.*" if known else ""
 
 

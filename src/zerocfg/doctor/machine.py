@@ -134,7 +134,10 @@ class LocalMachine:
         return os.path.exists(path)
 
     def writable(self, path: str) -> bool:
-        return os.access(_nearest(path), os.W_OK | os.X_OK)
+        nearest = os.path.abspath(os.path.expanduser(path))
+        while not os.path.lexists(nearest) and nearest != os.path.dirname(nearest):
+            nearest = os.path.dirname(nearest)
+        return os.path.isdir(nearest) and os.access(nearest, os.W_OK | os.X_OK)
 
     def which(self, program: str) -> str:
         # ninja and others of a venv whose scripts are not on the PATH

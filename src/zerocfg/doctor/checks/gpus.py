@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from zerocfg.doctor.checks.software import built_for
 from zerocfg.doctor.compat import dotted, driver_runs, has_code_for, needed_driver, torch_for, version, xid_meaning
@@ -77,10 +78,9 @@ def health(machine: Machine, needs: Needs) -> Iterator[Finding]:
     """ZC825 errors, ZC826 settings."""
     states = machine.health().gpus
     before = 0
-    for state in states:
-        for finding in (*_errors(state, needs), *_settings(state, needs)):
-            before += 1
-            yield finding
+    for finding in _together((state.index, finding) for state in states for finding in (*_errors(state, needs), *_settings(state, needs))):
+        before += 1
+        yield finding
     if any(state.persistence is False for state in states):
         yield warn("ZC826", "persistence mode is off: the driver reloads for seconds at each start", "sudo nvidia-smi -pm 1")
         before += 1
@@ -91,17 +91,29 @@ def health(machine: Machine, needs: Needs) -> Iterator[Finding]:
         yield ok("no ECC errors, no throttling, no other processes")
 
 
+def _together(found: Iterable[tuple[int, Finding]]) -> Iterator[Finding]:
+    """What several GPUs have in common is said once: GPUs 0, 1, and -i 0,1 in the fix."""
+    shared: dict[Finding, list[int]] = {}
+    for index, finding in found:
+        text, fix = finding.text.removeprefix(f"GPU {index}"), finding.fix.replace(f"-i {index}", "-i {}")
+        shared.setdefault(dataclasses.replace(finding, text=text, fix=fix), []).append(index)
+    for finding, indices in shared.items():
+        title = f"GPU{'s' if len(indices) > 1 else ''} {', '.join(map(str, indices))}"
+        fix = finding.fix.replace("-i {}", f"-i {','.join(map(str, indices))}")
+        yield dataclasses.replace(finding, text=f"{title}{finding.text}", fix=fix)
+
+
 def _errors(state: GpuState, needs: Needs) -> Iterator[Finding]:
     name = f"GPU {state.index}"
     reset = f"sudo nvidia-smi --gpu-reset -i {state.index}, or reboot; again: replace it"
     if state.lost:
-        yield bad(needs.cuda, "ZC825", f"{name} does not answer: fallen off the bus, or not permitted here", "reboot; again: replace it")
+        yield bad(needs.cuda, "ZC825", f"{name}: no answer: fallen off the bus, or not permitted here", "reboot; again: replace it")
     if state.ecc_uncorrected:
-        yield bad(needs.cuda, "ZC825", f"{name} has had {state.ecc_uncorrected} uncorrectable memory errors", reset)
+        yield bad(needs.cuda, "ZC825", f"{name}: {state.ecc_uncorrected} uncorrectable memory errors", reset)
     if state.remap_failed:
-        yield bad(needs.cuda, "ZC825", f"{name} could not replace a broken memory row", "replace the GPU")
+        yield bad(needs.cuda, "ZC825", f"{name}: a broken memory row could not be replaced", "replace the GPU")
     elif state.remap_pending:
-        yield warn("ZC825", f"{name} replaces a broken memory row at its next reset", reset)
+        yield warn("ZC825", f"{name}: a broken memory row is replaced at the next reset", reset)
 
 
 def _settings(state: GpuState, needs: Needs) -> Iterator[Finding]:
@@ -111,18 +123,16 @@ def _settings(state: GpuState, needs: Needs) -> Iterator[Finding]:
         yield bad(
             needs.gpus > 1,
             "ZC826",
-            f"{name} is in MIG mode: a process uses one slice, and ranks on slices cannot use NCCL together",
+            f"{name}: in MIG mode: a process uses one slice, and ranks on slices cannot use NCCL together",
             f"sudo nvidia-smi -i {state.index} -mig 0, or hardware.gpus_per_node=1",
         )
     if state.compute_prohibited:
-        yield bad(needs.cuda, "ZC826", f"{name} allows no compute processes", f"sudo nvidia-smi -i {state.index} -c DEFAULT")
+        yield bad(needs.cuda, "ZC826", f"{name}: no compute processes are allowed", f"sudo nvidia-smi -i {state.index} -c DEFAULT")
     if state.throttled:
-        yield warn(
-            "ZC826", f"{name} is slowed down: {', '.join(state.throttled)}", "cooling and power supply; nvidia-smi -q -d PERFORMANCE"
-        )
+        yield warn("ZC826", f"{name}: slowed down: {', '.join(state.throttled)}", "cooling and power supply; nvidia-smi -q -d PERFORMANCE")
     if state.memory_total and state.memory_used > _BUSY_SHARE * state.memory_total:
         used, total = state.memory_used / GIB, state.memory_total / GIB
-        yield warn("ZC826", f"{name} has {used:.1f} of {total:.0f} GiB in use", "nvidia-smi shows by whom")
+        yield warn("ZC826", f"{name}: {used:.1f} of {total:.0f} GiB in use", "nvidia-smi shows by whom")
 
 
 def _xids(machine: Machine, needs: Needs) -> Iterator[Finding]:

@@ -30,13 +30,14 @@ def interfaces(machine: Machine, needs: Needs) -> Iterator[Finding]:
     present = machine.interfaces()
     names = {n: machine.environ[n] for n in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME") if machine.environ.get(n)}
     names |= {name: needs.environment[name] for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME") if name in needs.environment}
-    problems = check_interfaces(names, present)
+    problems, good = check_interfaces(names, present), (chosen_interfaces(present) or ("NAME",))[0]
     for problem in problems:
         variable, _, value = problem.message.partition(":")[0].partition("=")
-        fix = "hardware.network_interface=NAME" if needs.plan is not None and needs.plan.hardware.network_interface else f"unset {variable}"
+        by_config = needs.plan is not None and needs.plan.hardware.network_interface
+        fix = f"hardware.network_interface={good}" if by_config else f"unset {variable}, or export {variable}={good}"
         text = f"{variable}={value}: there is no such network interface; there are {', '.join(present) or 'none'}"
         # one node still opens a socket for its rendezvous
-        yield bad(needs.plan is not None, "ZC850", text, f"{fix}, or one of these")
+        yield bad(needs.plan is not None, "ZC850", text, fix)
     if problems:
         return
     told = names.get("NCCL_SOCKET_IFNAME") or names.get("GLOO_SOCKET_IFNAME")

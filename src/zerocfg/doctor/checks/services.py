@@ -11,6 +11,8 @@ from zerocfg.doctor.needs import Needs
 
 def slurm(machine: Machine, needs: Needs) -> Iterator[Finding]:
     """ZC862."""
+    if needs.plan is not None and not needs.slurm:
+        return
     absent = [name for name in ("sbatch", "srun", "scontrol", "squeue") if not machine.which(name)]
     if "scontrol" in absent:
         if needs.slurm:

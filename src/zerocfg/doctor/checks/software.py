@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from zerocfg.doctor.compat import dotted, version
+from zerocfg.doctor.compat import LEAST_TORCH, dotted, version
 from zerocfg.doctor.finding import Finding, bad, fail, ok, warn
 from zerocfg.doctor.machine import Machine
 from zerocfg.doctor.needs import Needs
 
 _LEAST_PYTHON = (3, 10)
-_LEAST_TORCH, _TESTED_TORCH = (2, 7), "2.13.0"
+_TESTED_TORCH = "2.13.0"
 _LEAST_DEEPSPEED = (0, 19)
 
 
@@ -41,12 +41,12 @@ def torch(machine: Machine, needs: Needs) -> Iterator[Finding]:
         yield bad(needs.plan is not None, "ZC821", "torch is not installed", f"pip install torch=={_TESTED_TORCH}")
         return
     kind, built = built_for(machine)
-    if version(installed)[:2] < _LEAST_TORCH:
+    if version(installed)[:2] < LEAST_TORCH:
         yield bad(
             needs.plan is not None,
             "ZC821",
-            f"torch {installed} is older than {dotted(_LEAST_TORCH)}",
-            f"pip install torch=={_TESTED_TORCH}, or another release from {dotted(_LEAST_TORCH)} on",
+            f"torch {installed} is older than {dotted(LEAST_TORCH)}",
+            f"pip install torch=={_TESTED_TORCH}, or another release from {dotted(LEAST_TORCH)} on",
         )
     elif needs.cuda and kind != "cuda":
         wanted = needs.plan.hardware.name or "the hardware" if needs.plan is not None else ""
