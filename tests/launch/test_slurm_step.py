@@ -21,7 +21,7 @@ from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.processes import with_token
 from zerocfg.launch.results import RankResult, failed, succeeded, write_result
 from zerocfg.launch.slurm_daemon import DaemonWatch, end_step, newest_daemon
-from zerocfg.launch.slurm_step import NOTE_FILE, START_FILE, StepEnd, Stop, bound, job_name, stop_of
+from zerocfg.launch.slurm_step import NOTE_FILE, START_FILE, StepEnd, Stop, all_over, bound, job_name, stop_of
 
 SAVED = failed(0, Preempted(30, "SIGUSR2", "/run/checkpoints/global_step30"))
 UNSAVED = failed(0, Preempted(1, "SIGTERM", ""))
@@ -112,6 +112,13 @@ def batch(tmp_path: Path, container: Callable[..., dict[str, Any]]) -> Batch:
 
 
 @pytest.mark.integration
+def test_scontrol_is_ended_with_the_job(batch: Batch) -> None:
+    batch.tool("scontrol", "kill -TERM $PPID; kill -TERM $$")
+    status, said = batch.run("exit 1", SAVED)
+    assert (status, "not put back" in said) == (85, False)
+
+
+@pytest.mark.integration
 def test_a_job_that_has_saved_goes_back_into_the_queue(batch: Batch) -> None:
     (batch.paths.starter_log).write_text("of the start before")
     write_result(batch.paths.result(7), BOOM)
@@ -179,8 +186,8 @@ class Step:
         assert found.pid == self.daemon.pid
         self.task = int(noted.read_text())
 
-    def watch(self, *, alone: bool) -> DaemonWatch:
-        made = DaemonWatch(self.job, alone=alone, late=0.2)
+    def watch(self, *, alone: bool, over: bool = False) -> DaemonWatch:
+        made = DaemonWatch(self.job, alone=alone, over=lambda: over, late=0.2, late_elsewhere=0.2)
         assert [made.stuck(), made.stuck()] == [[], []]
         return made
 
@@ -216,7 +223,7 @@ def step(tmp_path: Path) -> Iterator[Step]:
 def test_a_srun_whose_slurmstepd_was_killed(step: Step, alone: bool) -> None:
     watch = step.watch(alone=alone)
     step.end(task_first=False)
-    assert step.found(watch) == [step.srun.pid]
+    assert (step.found(watch), watch.here) == ([step.srun.pid], True)
     end_step(step.token, watch.stuck(), grace=0.0)
     assert step.srun.wait(10) == -signal.SIGKILL
     assert step.task not in with_token(step.token)
@@ -229,6 +236,26 @@ def test_a_node_that_is_done_before_the_others(step: Step) -> None:
     watch = step.watch(alone=False)
     step.end(task_first=True)
     assert step.found(watch) == []
+
+
+@pytest.mark.integration
+def test_the_slurmstepd_of_another_node_was_killed(step: Step) -> None:
+    watch = step.watch(alone=False, over=True)
+    step.end(task_first=True)
+    assert (step.found(watch), watch.here) == ([step.srun.pid], False)
+
+
+def test_a_step_without_anything_left_to_do(tmp_path: Path) -> None:
+    paths, plan = JobPaths(tmp_path), {"topology": {"num_nodes": 2, "nproc_per_node": 1}}
+    paths.results.mkdir(parents=True)
+    assert all_over(paths, plan) is False
+    write_result(paths.result(0), succeeded(0, 1.0))
+    assert all_over(paths, plan) is False  # the other node is still at work
+    write_result(paths.result(1), succeeded(1, None))
+    assert all_over(paths, plan) is True
+    paths.result(1).unlink()
+    write_result(paths.result(0), SAVED)
+    assert all_over(paths, plan) is True
 
 
 @pytest.mark.integration

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +16,8 @@ _TITLE = re.compile(rb"slurmstepd: \[(\d+)\.(\d+)\]")
 """As slurmstepd calls itself: job and step; batch and extern steps have names."""
 _LATE_SECONDS = 10.0
 """A slurmstepd ends after its last message, and srun some moments later, where it was the last."""
+_LATE_ELSEWHERE_SECONDS = 60.0
+"""Longer than SLURM takes to end a step on the other nodes (KillWait, 30 s by default)."""
 _SCAN_SECONDS = 2.0
 
 
@@ -23,11 +25,23 @@ class DaemonWatch:
     """Of the job's newest step on this host. Finds nothing where other users' processes are hidden.
 
     alone: the job has no other node. On several, the slurmstepd of the node that is done first ends first; one that was killed is
-    told by its tasks, which it leaves behind.
+    told by its tasks, which it leaves behind. over: whether by what the ranks say the step has nothing left to do on any node: then one
+    of another node was killed. late, late_elsewhere: seconds that srun may take to end.
     """
 
-    def __init__(self, job_id: str, *, alone: bool, late: float = _LATE_SECONDS) -> None:
-        self._job_id, self._alone, self._late = job_id, alone, late
+    def __init__(
+        self,
+        job_id: str,
+        *,
+        alone: bool,
+        over: Callable[[], bool],
+        late: float = _LATE_SECONDS,
+        late_elsewhere: float = _LATE_ELSEWHERE_SECONDS,
+    ) -> None:
+        self._job_id, self._alone, self._over = job_id, alone, over
+        self._late, self._late_elsewhere = late, late_elsewhere
+        self.here = True
+        """It was this host's that was killed."""
         self._daemon: ProcessId | None = None
         self._tasks: dict[int, ProcessId] = {}
         self._sruns: list[ProcessId] = []
@@ -48,8 +62,10 @@ class DaemonWatch:
             if self._gone is None:
                 self._gone = now, any(task.alive() for task in self._tasks.values())
             since, left = self._gone
-            if (self._alone or left) and (waiting := [srun for srun in self._sruns if srun.alive()]):
-                return waiting if now - since >= self._late else []
+            self.here = self._alone or left
+            if waiting := [srun for srun in self._sruns if srun.alive()]:
+                late = now - since >= (self._late if self.here else self._late_elsewhere)
+                return waiting if late and (self.here or self._over()) else []
         if now >= self._next_scan:
             self._next_scan = now + _SCAN_SECONDS
             self._daemon, self._tasks, self._gone = newest_daemon(self._job_id), {}, None

@@ -52,7 +52,7 @@ class StepEnd:
     told: int = 0
     """Signal that torchrun itself was sent; 0: none."""
     lost: str = ""
-    """The host whose slurmstepd has died; empty: none has."""
+    """The host whose slurmstepd has died, as far as that is known; empty: none has."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,7 +107,8 @@ def main(command: Sequence[str]) -> int:
         signal.signal(number, note)
     process = subprocess.Popen(command)
     plan = _plan(paths)
-    watch = DaemonWatch(environ.get("SLURM_JOB_ID", ""), alone=environ.get("SLURM_JOB_NUM_NODES", "1") == "1")
+    alone = environ.get("SLURM_JOB_NUM_NODES", "1") == "1"
+    watch = DaemonWatch(environ.get("SLURM_JOB_ID", ""), alone=alone, over=lambda: plan is not None and all_over(paths, plan))
     lost, sruns = _wait(process, watch)
     if lost or process.returncode:
         # ranks that have lost their torchrun or slurmstepd may still be saving
@@ -128,12 +129,20 @@ def main(command: Sequence[str]) -> int:
         most = plan["checkpoint"]["max_requeues"]
         say(f"{stop.why}{stop.saved}; back into the queue, restart {restarts + 1} of at most {most} (checkpoint.max_requeues)")
         why_not = requeue(name)
-        if not why_not:
+        if why_not:
+            time.sleep(_NOTICE_SECONDS)  # scontrol is ended together with the rest of the job
+        if ending or not why_not:
             _until_ended(ending)
             return PREEMPTED_STATUS
     say(f"{stop.why}{stop.saved}; not put back into the queue: {why_not}")
     (paths.root / NOTE_FILE).write_text(f"{stop.why}; not put back into the queue: {why_not}\n", encoding="utf-8")
     return PREEMPTED_STATUS
+
+
+def all_over(paths: JobPaths, plan: Mapping[str, Any]) -> bool:
+    """Every rank has ended; or one not well, with which srun ends all others (--kill-on-bad-exit)."""
+    results = read_results(paths)
+    return len(results) == _world_size(plan) or any(not result.ok for result in results.values())
 
 
 def job_name(environ: Mapping[str, str]) -> str:
@@ -168,11 +177,11 @@ def say(text: str) -> None:
 
 
 def _wait(process: subprocess.Popen[bytes], watch: DaemonWatch) -> tuple[str, list[ProcessId]]:
-    """Until the command has ended, or this host's slurmstepd has died: then the host's name, and the srun processes that wait for it."""
+    """Until the command has ended, or a slurmstepd has died: then of which host, and the srun processes that wait for it."""
     while process.poll() is None:
         time.sleep(_POLL_SECONDS)
         if sruns := watch.stuck():
-            host = os.uname().nodename
+            host = os.uname().nodename if watch.here else "another node"
             say(f"slurmstepd of {host} is gone, and srun has not noticed: ending the step")
             return host, sruns
     return "", []
