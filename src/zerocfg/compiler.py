@@ -226,7 +226,9 @@ def resolve(config: RunConfig, detected: Detected | None, torch: str = "") -> tu
         "scheduler": resolve_scheduler(config.scheduler, config.optimizer.lr, train.value.steps),
         "checkpoint": checkpoint,
         "container": resolve_container(config.container, hardware.value, folders),
-        "communication": resolve_communication(config.communication, hardware.value, topology.value, precision.value, torchrun.value),
+        "communication": resolve_communication(
+            config.communication, hardware.value, topology.value, precision.value, torchrun.value, _release(torch)
+        ),
         "torchrun": torchrun,
         "train": train,
     }

@@ -70,7 +70,7 @@ class JobPaths:
 
     @property
     def flight_recorder(self) -> Path:
-        """Start of the names of NCCL's dumps, one a rank: TORCH_NCCL_DEBUG_INFO_TEMP_FILE."""
+        """Start of the names of NCCL's dumps, one a rank: TORCH_FR_DUMP_TEMP_FILE."""
         return self.root / "nccl_trace_rank_"
 
     @property

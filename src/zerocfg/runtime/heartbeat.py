@@ -167,7 +167,7 @@ def seen(frame: FrameType | None) -> tuple[str, str, str]:
         file, name = frame.f_code.co_filename, frame.f_code.co_name
         if innermost:
             line = _line(frame)
-            waits_in = next((line for word in _WAITING if word in line), "")
+            waits_in = next((line.removeprefix("return ") for word in _WAITING if word in line), "")
             innermost = False
         if file.endswith(_COLLECTIVES[0]) or (file.endswith(_COLLECTIVES[1]) and name != "wrapper"):
             waits_in = name  # the outermost of them is what was called
@@ -184,11 +184,12 @@ def _line(frame: FrameType) -> str:
 
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_LIBRARIES = ("site-packages", "dist-packages", "/torch/", "/deepspeed/")
 _STANDARD = os.path.dirname(os.__file__)
 
 
 def _is_script(file: str) -> bool:
-    return not (file.startswith(("<", _OURS)) or "site-packages" in file or "dist-packages" in file or file.startswith(_STANDARD + os.sep))
+    return not file.startswith(("<", _OURS, _STANDARD + os.sep)) and not any(part in file for part in _LIBRARIES)
 
 
 def read_beats(folder: Path) -> dict[int, Beat]:

@@ -7,9 +7,9 @@ cd -- '/home/user/my project' || exit 1
 [ -n "${OMP_NUM_THREADS+x}" ] || export OMP_NUM_THREADS=8
 [ -n "${DEEPSPEED_TIMEOUT+x}" ] || export DEEPSPEED_TIMEOUT=10
 [ -n "${TORCH_ELASTIC_SHUTDOWN_TIMEOUT+x}" ] || export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=30
-[ -n "${TORCH_NCCL_TRACE_BUFFER_SIZE+x}" ] || export TORCH_NCCL_TRACE_BUFFER_SIZE=2000
+[ -n "${TORCH_FR_BUFFER_SIZE+x}" ] || export TORCH_FR_BUFFER_SIZE=2000
 [ -n "${TORCH_NCCL_DUMP_ON_TIMEOUT+x}" ] || export TORCH_NCCL_DUMP_ON_TIMEOUT=1
-[ -n "${TORCH_NCCL_DEBUG_INFO_TEMP_FILE+x}" ] || export TORCH_NCCL_DEBUG_INFO_TEMP_FILE="$ZEROCFG_RUN_DIR"/nccl_trace_rank_
+[ -n "${TORCH_FR_DUMP_TEMP_FILE+x}" ] || export TORCH_FR_DUMP_TEMP_FILE="$ZEROCFG_RUN_DIR"/nccl_trace_rank_
 zerocfg_csv() { printf "%s" "$1" | sed 's/"/""/g'; }
 zerocfg_gpus=all; [ -z "${CUDA_VISIBLE_DEVICES+x}" ] || zerocfg_gpus="\"device=$CUDA_VISIBLE_DEVICES\""
 exec docker \
@@ -29,9 +29,9 @@ exec docker \
   --env=OMP_NUM_THREADS \
   --env=DEEPSPEED_TIMEOUT \
   --env=TORCH_ELASTIC_SHUTDOWN_TIMEOUT \
-  --env=TORCH_NCCL_TRACE_BUFFER_SIZE \
+  --env=TORCH_FR_BUFFER_SIZE \
   --env=TORCH_NCCL_DUMP_ON_TIMEOUT \
-  --env=TORCH_NCCL_DEBUG_INFO_TEMP_FILE \
+  --env=TORCH_FR_DUMP_TEMP_FILE \
   --env=ZEROCFG_RUN_DIR \
   --env=ZEROCFG_JOB_TOKEN \
   --env=PET_LOCAL_ADDR \

@@ -21,9 +21,9 @@ BOARD = HardwareConfig(accelerator=Accelerator.cuda, gpus_per_node=4, memory_byt
 FOUR = resolve_hardware(BOARD, None).value
 TIMEOUTS = {"DEEPSPEED_TIMEOUT": "10", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "45"}
 RECORDER = {
-    "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
+    "TORCH_FR_BUFFER_SIZE": "2000",
     "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
-    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "$ZEROCFG_RUN_DIR/nccl_trace_rank_",
+    "TORCH_FR_DUMP_TEMP_FILE": "$ZEROCFG_RUN_DIR/nccl_trace_rank_",
 }
 
 
@@ -110,6 +110,18 @@ def test_deepspeed_reads_whole_minutes(minutes: float, seconds: float, for_deeps
 def test_a_timeout_is_a_positive_number(minutes: float) -> None:
     (problem,) = _resolve(FOUR, CommunicationConfig(timeout_minutes=minutes), False).problems
     assert (problem.code, problem.hint) == ("ZC221", "communication.timeout_minutes=10")
+
+
+def test_the_flight_recorder_of_an_older_torch() -> None:
+    topology = resolve_topology(ParallelismConfig(), FOUR, None).value
+    precision = resolve_precision(PrecisionConfig(), 1).value
+    torchrun = resolve_torchrun(TorchrunConfig(), FOUR).value
+    made = resolve_communication(CommunicationConfig(), FOUR, topology, precision, torchrun, (2, 10)).value.environment
+    assert {name: value for name, value in made.items() if name.startswith("TORCH_NCCL") or "_FR_" in name} == {
+        "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
+        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "$ZEROCFG_RUN_DIR/nccl_trace_rank_",
+    }
 
 
 def test_a_restart_finds_no_addresses_of_ranks_that_are_gone() -> None:

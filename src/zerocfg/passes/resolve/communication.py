@@ -13,21 +13,24 @@ from zerocfg.resolved import Resolved
 from zerocfg.schema.run import CommunicationConfig
 
 _PASS = "resolve.communication"
-_FLIGHT_RECORDER = {
-    "TORCH_NCCL_TRACE_BUFFER_SIZE": 2000,
-    "TORCH_NCCL_DUMP_ON_TIMEOUT": 1,
-    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "$ZEROCFG_RUN_DIR/nccl_trace_rank_",
-}
-"""Names of torch since 2.3, which newer ones still read (2.13: beside TORCH_FR_BUFFER_SIZE, TORCH_FR_DUMP_TEMP_FILE). The rank's number
-follows the file's name."""
+_BUFFER, _DUMP = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"), ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+"""Flight recorder: names since torch 2.11, which warns of the ones before."""
+_FR_NAMES = (2, 11)
 _LEAST_MINUTES = 0.05
 _NCCL_DEBUG = ("VERSION", "WARN", "INFO", "TRACE")
 
 
 def resolve_communication(
-    config: CommunicationConfig, hardware: HardwareFacts, topology: TopologyPlan, precision: PrecisionPlan, torchrun: TorchrunPlan
+    config: CommunicationConfig,
+    hardware: HardwareFacts,
+    topology: TopologyPlan,
+    precision: PrecisionPlan,
+    torchrun: TorchrunPlan,
+    torch: tuple[int, int] = _FR_NAMES,
 ) -> Resolved[CommunicationPlan]:
-    """Codes: ZC221 a timeout that a start would not meet, ZC224 an NCCL_DEBUG without effect."""
+    """torch: (major, minor) of the release that will run.
+
+    Codes: ZC221 a timeout that a start would not meet, ZC224 an NCCL_DEBUG without effect."""
     chosen: dict[str, tuple[str, Reason]] = {}
 
     def put(name: str, value: object, why: str, config_path: str = "") -> None:
@@ -43,7 +46,8 @@ def resolve_communication(
         # torch 2.13 keeps one store over all restarts (dynamic_rendezvous.py:1207), with the addresses of ranks that are gone
         put("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", 1, "a restart gets a store of its own", "torchrun.max_restarts")
     if hardware.is_cuda:
-        for name, value in _FLIGHT_RECORDER.items():
+        # the rank's number follows the file's name
+        for name, value in _flight_recorder(torch).items():
             put(name, value, "after a timeout each rank leaves its last collectives in the job's folder", "communication.timeout_minutes")
         if precision.tf32:
             put("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", 1, "fp32 products on TF32 tensor cores", "precision.tf32")
@@ -69,6 +73,11 @@ def resolve_communication(
     reasons["timeout_seconds"] = asked("communication.timeout_minutes")
     plan = CommunicationPlan(environment=environment, timeout_seconds=60 * minutes)
     return Resolved(plan, reasons, [*_problems(config, hardware)])
+
+
+def _flight_recorder(torch: tuple[int, int]) -> dict[str, object]:
+    old = torch < _FR_NAMES
+    return {_BUFFER[old]: 2000, "TORCH_NCCL_DUMP_ON_TIMEOUT": 1, _DUMP[old]: "$ZEROCFG_RUN_DIR/nccl_trace_rank_"}
 
 
 def _problems(config: CommunicationConfig, hardware: HardwareFacts) -> Iterator[Diagnostic]:
