@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 
@@ -26,6 +27,7 @@ _STALLED = 0.5
 _SHOWN = 6
 
 _PHASES: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("torch/utils/cpp_extension.py", (), "compiling an op of DeepSpeed"),
     ("zerocfg/runtime/checkpoint_load.py", (), "loading its checkpoint"),
     ("zerocfg/runtime/checkpoint_save.py", (), "saving"),
     ("zerocfg/runtime/agreement.py", (), "agreeing on the step's end"),
@@ -41,7 +43,7 @@ _PHASES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("zerocfg/runtime/engine.py", ("initialize",), "starting the engine"),
 )
 """File, functions (none: all), what is done there. The innermost call on the stack that is in here counts."""
-_COLLECTIVES = ("torch/distributed/distributed_c10d.py", "deepspeed/comm/torch.py", "zerocfg/runtime/agreement.py")
+_COLLECTIVES = ("torch/distributed/distributed_c10d.py", "deepspeed/comm/torch.py")
 _WAITING = (".wait(", "synchronize(", ".item()", ".tolist()")
 """In the line that runs: the CPU waits there for what other ranks or the GPU have not done."""
 
@@ -162,21 +164,26 @@ def timeout_seconds() -> float:
 def seen(frame: FrameType | None) -> tuple[str, str, str]:
     """(phase, line of the script, collective or wait) of a stack, given by its innermost frame."""
     phase = where = waits_in = ""
-    innermost = True
+    if frame is not None and any(word in (line := _line(frame)) for word in _WAITING):
+        waits_in = line.removeprefix("return ")
     while frame is not None:
-        file, name = frame.f_code.co_filename, frame.f_code.co_name
-        if innermost:
-            line = _line(frame)
-            waits_in = next((line.removeprefix("return ") for word in _WAITING if word in line), "")
-            innermost = False
-        if file.endswith(_COLLECTIVES[0]) or (file.endswith(_COLLECTIVES[1]) and name != "wrapper"):
-            waits_in = name  # the outermost of them is what was called
-        if not phase:
-            phase = next((what for end, names, what in _PHASES if file.endswith(end) and (not names or name in names)), "")
-        if not where and _is_script(file):
-            where = f"{os.path.basename(file)}:{frame.f_lineno} in {name}: {_line(frame)}"[:200]
+        code = frame.f_code
+        doing, is_script, is_collective = _kind(code.co_filename, code.co_name)
+        if is_collective:
+            waits_in = code.co_name  # the outermost of them is what was called
+        phase = phase or doing
+        if is_script and not where:
+            where = f"{os.path.basename(code.co_filename)}:{frame.f_lineno} in {code.co_name}: {_line(frame)}"[:200]
         frame = frame.f_back
     return phase, where, waits_in[:80]
+
+
+@lru_cache(maxsize=4096)
+def _kind(file: str, name: str) -> tuple[str, bool, bool]:
+    """(phase, whether it is a part of the script, whether it is a collective) of a function."""
+    phase = next((what for end, names, what in _PHASES if file.endswith(end) and (not names or name in names)), "")
+    is_script = not file.startswith(("<", _OURS, _STANDARD + os.sep)) and not any(part in file for part in _LIBRARIES)
+    return phase, is_script, file.endswith(_COLLECTIVES) and name != "wrapper"
 
 
 def _line(frame: FrameType) -> str:
@@ -186,10 +193,6 @@ def _line(frame: FrameType) -> str:
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LIBRARIES = ("site-packages", "dist-packages", "/torch/", "/deepspeed/")
 _STANDARD = os.path.dirname(os.__file__)
-
-
-def _is_script(file: str) -> bool:
-    return not file.startswith(("<", _OURS, _STANDARD + os.sep)) and not any(part in file for part in _LIBRARIES)
 
 
 def read_beats(folder: Path) -> dict[int, Beat]:
