@@ -119,7 +119,7 @@ def test_values_under_the_pointer_and_sorting(make_run: MakeRun, browse: Browse,
     ]
     write_results(tmp_path, rows)
     text = write(tmp_path).read_text()
-    script = """
+    script = """{
     const svg = document.querySelector("svg[data-chart]"), box = svg.getBoundingClientRect();
     svg.dispatchEvent(new PointerEvent("pointermove", {clientX: box.left + box.width * 0.99, clientY: box.top + 40, bubbles: true}));
     const keep = (name, value) => { document.documentElement.dataset[name] = value; };
@@ -135,7 +135,7 @@ def test_values_under_the_pointer_and_sorting(make_run: MakeRun, browse: Browse,
     keep("faded", document.querySelectorAll("path.faded").length);
     svg.dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowLeft"}));
     keep("keyed", svg.closest("figure").querySelector(".tip").firstChild.textContent);
-    """
+    }"""
     copy = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text).replace("</body>", f"<script>{script}</script></body>")
     (tmp_path / "copy.html").write_text(copy)
     root = browse(tmp_path / "copy.html").root

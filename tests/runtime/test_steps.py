@@ -13,6 +13,8 @@ import pytest
 import torch
 
 from zerocfg.diagnostics import ConfigProblems
+from zerocfg.runtime.checkpoint_files import Checkpoint
+from zerocfg.runtime.checkpoint_load import Resumed
 from zerocfg.runtime.run import Run
 
 MakeRun = Callable[..., Run]
@@ -182,6 +184,38 @@ def test_mfu_is_6n_12lhs_over_the_data_sheet(cpu_run: MakeRun, monkeypatch: pyte
     assert summary["tokens_per_s_per_gpu"] == summary["tokens_per_s"] / 2
     monkeypatch.setattr("zerocfg.runtime.records.step_flops", lambda plan: 0.0)
     assert train_on_its_clock(run, Timed(), monkeypatch)[1]["mfu"] is None
+
+
+def test_a_resumed_run_adds_up_what_was_before(cpu_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, made = cpu_run({**LOOP, "train.steps": 6, "train.log_every": 1}), Timed()
+    before = {
+        "seconds": 20.0,
+        "warm_tokens": 1000.0,
+        "warm_seconds": 10.0,
+        "warm_done": 2,
+        "warm_split": {"forward": 8.0, "optimizer": 1.0},
+        "warm_steps": 2,
+        "starts": [0],
+        "memory_by_rank": [2**60],
+        "summary": {"first_loss": 9.0, "communication_share": 0.5, "profile_trace": "profile/steps_3_to_5.json"},
+    }
+    run._resumed = (made, Resumed(checkpoint=Checkpoint(path=run.output_dir, step=3, manifest={"recorded": before})))
+    records, summary = train_on_its_clock(run, made, monkeypatch)
+    assert [(r["step"], r["step_seconds"]) for r in records] == [(4, None), (5, 15.0), (6, 15.0)]
+    expected = {
+        # two steps before, two after the first one of this start
+        "tokens_per_s": (1000 + 2 * 512) / (10 + 2 * 15),
+        "step_seconds": (10 + 2 * 15) / 4,
+        "forward_seconds": (8 + 2 * 2) / 4,
+        "optimizer_seconds": (1 + 2 * 8) / 4,
+        "backward_seconds": 2 * 4 / 4,
+        "first_loss": 9.0,
+        "peak_memory_bytes": 2**60,
+        "communication_share": 0.5,
+        "profile_trace": "profile/steps_3_to_5.json",
+        "resumed_at": [3],
+    }
+    assert {name: summary[name] for name in expected} == expected
 
 
 def test_other_ranks_write_nothing(cpu_run: MakeRun) -> None:
