@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.integration
 APP = """
-import json, os, signal
+import json, os, signal, time
 from pathlib import Path
 import hydra, zerocfg
 
@@ -25,6 +27,8 @@ def main(cfg):
     (run.output_dir / f"seen_{run.rank}").write_text(f"{folder} {sorted(p.name for p in folder.parent.iterdir())}")
     if cfg.what == "fail":
         raise ValueError("unwell")
+    if cfg.what == "sleep":
+        time.sleep(120)
     if cfg.what == "kill" and run.rank == 0:
         os.kill(os.getppid(), signal.SIGKILL)
         signal.pause()
@@ -86,6 +90,24 @@ def test_each_job_has_its_own_until_its_end(app: Path) -> None:
     # by hand, from elsewhere
     again = subprocess.run([app / "out/0/compiled/launch.sh"], cwd="/", capture_output=True, text=True, timeout=200, check=False)
     assert again.returncode == 0, again.stderr
+    assert left(app) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_launcher_that_is_stopped(app: Path, number: int) -> None:
+    """Ctrl-C reaches torchrun; the end of a launcher that was killed does too."""
+    running = subprocess.Popen(
+        [sys.executable, "app.py", "what=sleep"], cwd=app, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while not all((app / f"out/0/seen_{rank}").exists() for rank in (0, 1)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert len(left(app)) == 1
+    os.kill(running.pid, number)
+    running.wait(timeout=120)
+    while left(app) and time.monotonic() < deadline:
+        time.sleep(0.05)
     assert left(app) == []
 
 
