@@ -32,7 +32,7 @@ def topology_plot(matrix: Matrix, chosen: Sequence[int], file: Path) -> None:
     places = {gpu: (math.sin(2 * math.pi * i / len(order)), math.cos(2 * math.pi * i / len(order))) for i, gpu in enumerate(order)}
     labelled: set[str] = set()
     for a, b, link in sorted(matrix.pairs(), key=lambda pair: -hops(pair[2])):
-        width = 1.5 + nvlinks(link) / 6 if nvlinks(link) else 0.8
+        width = 1 + math.sqrt(nvlinks(link)) if nvlinks(link) else 0.8
         xs, ys = zip(places[a], places[b], strict=True)
         label = None if link in labelled else link
         labelled.add(link)

@@ -87,7 +87,8 @@ def _chosen(matrix: Matrix, gpus: int | None, free: str | None) -> tuple[int, ..
         numbers = [int(part) for part in free.split(",")] if free is not None else list(range(len(matrix.gpus)))
         return choose(matrix, numbers, len(set(numbers)) if gpus is None else gpus)
     except ValueError as problem:
-        raise NotChosen(f"--gpus={gpus} --free={free}: {problem}") from None
+        given = " ".join(f"--{name} {value}" for name, value in (("gpus", gpus), ("free", free)) if value is not None)
+        raise NotChosen(f"{given}: {problem}") from None
 
 
 def _text(file: str) -> str:
