@@ -106,6 +106,7 @@ def test_both_know_the_same_options() -> None:
         "topo",
         "bench",
         "consolidate",
+        "report",
     } == set(commands)
     for name, options in quick.OPTIONS.items():
         theirs = {option for parameter in commands[name].params for option in parameter.opts if option.startswith("--")}
