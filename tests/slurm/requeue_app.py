@@ -22,13 +22,12 @@ class Model(nn.Module):
 
 
 def hold(run, step, cfg):
-    """At step cfg.hold, or the first after it, of the first cfg.starts starts: until the test has sent a signal, or lets it go on."""
-    starts = (run.output_dir / f"starts_{run.rank}").stat().st_size
-    held = run.output_dir / f"held_{starts}_{run.rank}"
-    if starts > cfg.starts or step < cfg.hold or held.exists():
+    """At step cfg.hold, or the first after it, of the first cfg.holds starts that get there: until a signal comes, or the test's word."""
+    done = len(list(run.output_dir.glob(f"held_*_{run.rank}")))
+    if done == cfg.holds or step < cfg.hold or step > max(cfg.hold, run.start_step + 1):
         return
-    held.touch()
-    go, deadline = run.output_dir / f"go_{starts}", time.monotonic() + 300
+    (run.output_dir / f"held_{done + 1}_{run.rank}").touch()
+    go, deadline = run.output_dir / f"go_{done + 1}", time.monotonic() + 300
     while not go.exists() and time.monotonic() < deadline:
         listening = getattr(signal.getsignal(signal.SIGUSR2), "__self__", None)
         if listening is not None and listening.number:

@@ -26,7 +26,7 @@ CONFIG = """
 defaults: [zerocfg, override model: none, override hydra/launcher: zerocfg_slurm, _self_]
 what: ''
 hold: 30
-starts: 1
+holds: 1
 hydra: {sweep: {dir: out}, launcher: {poll_seconds: 0.3, cpus_per_task: 2}}
 hardware: {name: cpu, detect: true, accelerator: cpu, gpus_per_node: 2}
 precision: {dtype: fp32}
@@ -62,14 +62,14 @@ class Launch:
     def job(self, number: int) -> Path:
         return self.home / "out" / str(number)
 
-    def held(self, number: int, ranks: int = 2, *, start: int = 1) -> str:
-        """Wait until a job is at its step, and return its id."""
-        eventually(lambda: all((self.job(number) / f"held_{start}_{rank}").exists() for rank in range(ranks)), SECONDS)
+    def held(self, number: int, ranks: int = 2, *, time: int = 1) -> str:
+        """Wait until a job is at its step for the first or second time, and return its id."""
+        eventually(lambda: all((self.job(number) / f"held_{time}_{rank}").exists() for rank in range(ranks)), SECONDS)
         jobs = json.loads((self.home / "out/slurm/jobs.json").read_text())["jobs"]
         return str(jobs[number]["slurm_id"])
 
-    def go(self, number: int, start: int = 1) -> None:
-        (self.job(number) / f"go_{start}").touch()
+    def go(self, number: int, *, time: int = 1) -> None:
+        (self.job(number) / f"go_{time}").touch()
 
     def end(self) -> tuple[int, str]:
         return self.process.wait(SECONDS), self.out.read_text()
@@ -140,15 +140,15 @@ def test_a_signal_and_a_requeue_change_no_digit(slurm: SlurmCluster, tmp_path: P
 
 
 def test_a_killed_slurmstepd_and_the_bound(slurm: SlurmCluster, tmp_path: Path, limited: Launch) -> None:
-    overrides = ("hardware.gpus_per_node=1", "hardware.num_nodes=1,2", "starts=2", "checkpoint.max_requeues=1")
+    overrides = ("hardware.gpus_per_node=1", "hardware.num_nodes=1,2", "holds=2", "checkpoint.max_requeues=1")
     with Launch(tmp_path, slurm, *overrides) as launch:
         lost, stopped = launch.held(0, 1), launch.held(1)
-        launch.go(0, start=2)
+        launch.go(0, time=2)
         daemon = step_daemon(slurm, lost)
         os.kill(daemon, signal.SIGKILL)
         slurm.run("scancel", "--signal=USR2", stopped)
         launch.go(0)
-        launch.held(1, start=2)
+        launch.held(1, time=2)
         slurm.run("scancel", "--signal=USR2", stopped)
         status, said = launch.end()
     assert status == 1, said
@@ -186,11 +186,11 @@ def step_daemon(cluster: SlurmCluster, job: str) -> int:
 def test_a_time_limit(limited: Launch) -> None:
     status, said = limited.end()
     assert status == 1, said
-    # it saved before the limit, and went on
+    # it saved before the limit, and went on; a start that is slow may have been stopped before its first step
     assert [step for step, _ in limited.losses(0)] == list(range(1, 61))
     assert limited.starts(0) >= 2
     assert 30 in limited.resumed_at(0) or 31 in limited.resumed_at(0)
-    assert "job 0: REQUEUED (BeginTime), restart 1" in said
+    assert "job 0: REQUEUED (BeginTime), restart " in said
     # nothing was saved
     assert "job 1 was stopped: time limit (SLURM job " in said
     assert "TIMEOUT, TimeLimit, node" in said
