@@ -80,6 +80,7 @@ class ZeroPlan:
     """1 is off."""
     zero_quantized_weights: bool
     zero_quantized_gradients: bool
+    memory_efficient_linear: bool
     leaf_module_classes: tuple[str, ...]
     find_leaf_modules: bool
     """run.initialize marks the model's repeated block as leaf module; never together with leaf_module_classes."""

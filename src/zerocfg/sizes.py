@@ -1,9 +1,12 @@
 """ZeRO's sizes, elements, from what is known of the model. Pure: the resolve pass and the memory model's neighbours share it.
 
-Stage 3 spends its time on the host, in the hooks of each module (1.4 ms a module and step): with the repeated block as leaf
-module it takes one fetch for the block, 56.8 against 28.6 thousand tokens/s for a 1.3 B GPT on two H200 at micro batch 4. Bucket and
-prefetch then hold a block, so that the next block is on its way while one computes. Without leaf modules the sizes follow the
-widely used rule by hidden size (Hugging Face Trainer's values for "auto"): hidden^2, 0.9 hidden^2, 10 hidden.
+Stage 3 spends its time on the host: with the repeated block as leaf module it takes one fetch for the block instead of one for each
+module (42-57 against 28-35 thousand tokens/s for a 1.3 B GPT on two H200 at micro batch 4). Bucket and prefetch then hold a block,
+so that the next block is on its way while one computes; no parameter stays whole, because the block is gathered in one call with or
+without its norms, while each one that stays is gathered in a call of its own after each step (stage3.py:2834). Where the card has room,
+weights stay gathered from the forward to the backward pass, and torch's own linear layers, which keep them too, cost no memory then.
+Without leaf modules the sizes follow the widely used rule by hidden size (Hugging Face Trainer's values for "auto"): hidden^2,
+0.9 hidden^2, 10 hidden.
 Every size is a whole number and never larger than the model, because DeepSpeed allocates reduce buckets whole, whatever the model
 needs (stage_1_and_2.py:3256, stage3.py:779).
 """
@@ -50,8 +53,25 @@ def shape_of(model: ModelFacts | None, parameters: ModelParameters | None) -> Sh
     return Shape(model.num_parameters, model.block_parameters, model.hidden_size) if model else Shape()
 
 
-def zero_sizes(shape: Shape, stage: int, *, by_block: bool) -> dict[str, Size]:
-    """Field of ZeroPlan -> size. by_block: stage 3 with the repeated block as leaf module."""
+KEPT_SHARE = 0.1
+"""Of a card, for weights that stay gathered from the forward to the backward pass."""
+WALKS = 3
+"""Times that a step passes the parameters at most: forward, recomputation, backward."""
+
+
+def keeps_weights(shape: Shape, memory_bytes: int, width: int) -> bool:
+    """Whether a card of this size has room for all weights, width bytes each, through both passes."""
+    return 0 < shape.whole * width <= KEPT_SHARE * memory_bytes
+
+
+def own_linear(shape: Shape, max_live: int, max_reuse: int, *, recomputes: bool) -> bool:
+    """Whether torch's own linear layers cost no memory: the weights stay gathered anyway, or none is kept for the backward pass."""
+    return recomputes or (0 < shape.whole <= max_live and (WALKS - 1) * shape.whole <= max_reuse)
+
+
+def zero_sizes(shape: Shape, stage: int, *, by_block: bool, found: bool = False, keep: bool = False) -> dict[str, Size]:
+    """Field of ZeroPlan -> size. by_block: stage 3 with the repeated block as leaf module. found: zerocfg finds it, so that all of
+    stage 3's shape is its choice. keep: the card has room for the gathered weights."""
     own = "DeepSpeed's default (model not described)"
     default = Size(BUCKET, "DeepSpeed's default, 5e8" if shape.whole else own)
     sizes = {
@@ -63,8 +83,15 @@ def zero_sizes(shape: Shape, stage: int, *, by_block: bool) -> dict[str, Size]:
         "stage3_max_reuse_distance": Size(BILLION, "DeepSpeed's default, 1e9"),
         "sub_group_size": Size(BILLION, "DeepSpeed's default, 1e9"),
     }
+    if found and shape.whole:
+        why = "none: a block is gathered as one, with or without its norms; each that stays takes a gather of its own after each step"
+        sizes["stage3_param_persistence_threshold"] = Size(0, why)
     if shape.whole:
         sizes = {name: _capped(size, shape.whole) for name, size in sizes.items()}
+    if found and keep:
+        stay = "weights stay gathered from the forward to the backward pass: at most a tenth of the card"
+        sizes["stage3_max_live_parameters"] = Size(shape.whole, f"the whole model: {stay}")
+        sizes["stage3_max_reuse_distance"] = Size(WALKS * shape.whole, f"{WALKS} x the model: {stay}")
     gathered = sizes["allgather_bucket_size"]
     sizes["allgather_bucket_size"] = Size(gathered.value - gathered.value % 2, gathered.why)
     return sizes

@@ -33,6 +33,7 @@ MODEL = [
 ]
 SMALL = ["parallelism.reduce_bucket_size=30000"]
 SMALL_3 = [*SMALL, "parallelism.stage3_prefetch_bucket_size=20000", "parallelism.stage3_param_persistence_threshold=640"]
+RELEASED = ["parallelism.stage3_max_live_parameters=80000", *SMALL_3]
 CASES = {
     "stage 0": ["parallelism=ddp"],
     "stage 0, fp32, accumulation": ["parallelism=ddp", "precision=fp32", "batch.gradient_accumulation_steps=2"],
@@ -54,8 +55,10 @@ CASES = {
         "batch.micro_batch_size=1",
         "model.vocab_size=256",
     ],
+    "stage 3, weights released, torch's linear layers": ["parallelism=zero3", "parallelism.memory_efficient_linear=false", *RELEASED],
+    "stage 3, torch's linear layers, checkpointing": ["parallelism=zero3", "activation_checkpointing=full", *RELEASED],
     "stage 3, fp32 accumulation": ["parallelism=zero3", "precision.grad_accum_dtype=fp32", *SMALL_3],
-    "stage 3, few live parameters": ["parallelism=zero3", "parallelism.stage3_max_live_parameters=80000", *SMALL_3],
+    "stage 3, few live parameters": ["parallelism=zero3", *RELEASED],
     "stage 3, sub-groups, checkpointing": [
         "parallelism=zero3",
         "parallelism.sub_group_size=40000",

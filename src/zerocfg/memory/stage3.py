@@ -20,6 +20,8 @@ class Gathered:
     in_passes: int
     """From the forward pass until the backward pass reaches the first blocks."""
     at_first_block: int
+    kept_between_passes: int
+    """Of in_passes, what a later pass finds still gathered: used again within stage3_max_reuse_distance."""
     limited: bool
     """There are more parameters than may be live at once."""
     copy: int
@@ -38,7 +40,7 @@ def gathered(rank: Rank) -> Gathered:
     threshold = zero.stage3_param_persistence_threshold
     small = total(q for q in p.entries if q.numel <= threshold)
     if rank.shards == 1 and not rank.offloads_params:
-        return Gathered(0, 0, 0, False, 0)
+        return Gathered(0, 0, 0, b * total(p.entries), False, 0)
     large = total(p.entries) - small
     by_block = bool(zero.leaf_module_classes) or zero.find_leaf_modules
     unit = p.block_numel if by_block else p.largest_in_block
@@ -47,13 +49,24 @@ def gathered(rank: Rank) -> Gathered:
     limit = zero.stage3_max_live_parameters + max(unit, p.largest_module)
     walks = 3 if rank.plan.activation_checkpointing.enabled else 2
     live = min(large, max(limit, zero.stage3_max_reuse_distance // walks + unit))
+    again = 0
+    if not zero.memory_efficient_linear and not rank.plan.activation_checkpointing.enabled:
+        # torch's linear layers hold what was gathered for the forward pass; what DeepSpeed released is gathered once more beside it
+        again, live = min(large - live, live), large
     first = min(large, p.block_numel + p.embedding_numel)
     group = min(large, zero.stage3_prefetch_bucket_size + unit) if zero.stage3_prefetch_bucket_size > unit else 0
     if by_block:
         group = max(group, p.block_numel)
     # once all parameters are live, no all-gather is under way
     copy = b * group if rank.shards > 1 and large > live else 0
-    return Gathered(persistent=b * small, in_passes=b * live, at_first_block=b * first, limited=large > live, copy=copy)
+    return Gathered(
+        persistent=b * small,
+        in_passes=b * (live + again),
+        at_first_block=b * first,
+        kept_between_passes=b * min(large, zero.stage3_max_reuse_distance // walks),
+        limited=large > live,
+        copy=copy,
+    )
 
 
 def reduce_bucket(rank: Rank) -> tuple[int, int, int]:

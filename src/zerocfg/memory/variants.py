@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from zerocfg.plan import Plan
-from zerocfg.sizes import shape_of, zero_sizes
+from zerocfg.sizes import keeps_weights, own_linear, shape_of, zero_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def checkpointed(base: Variant) -> Variant | None:
     if options.enabled:
         return None
     plan = replace(base.plan, activation_checkpointing=replace(options, enabled=True))
-    return Variant((*base.overrides, "activation_checkpointing=full"), plan)
+    return Variant((*base.overrides, "activation_checkpointing=full"), _followed(base.plan, plan))
 
 
 def with_stage(base: Variant, stage: int) -> Variant:
@@ -87,15 +88,33 @@ def with_stage(base: Variant, stage: int) -> Variant:
         reduce_scatter=stage >= 1 and not (stage == 3 and plan.optimizer.type.lower() == "muon"),
         find_leaf_modules=stage == 3 and not plan.zero.leaf_module_classes and plan.topology.tensor_parallel_degree == 1,
     )
-    shape = shape_of(plan.model, plan.profile.parameters if plan.profile is not None else None)
-    if shape.whole:
-        by_block = stage == 3 and (changed.find_leaf_modules or bool(changed.leaf_module_classes))
-        sizes = zero_sizes(shape, stage, by_block=by_block)
-        changed = replace(changed, **{name: size.value for name, size in sizes.items()})  # type: ignore[arg-type]
-    return Variant((*base.overrides, f"parallelism=zero{stage}"), replace(plan, zero=changed))
+    plan = replace(plan, zero=changed)
+    return Variant((*base.overrides, f"parallelism=zero{stage}"), replace(plan, zero=replace(changed, **_rule(plan))))
 
 
 def offloaded(base: Variant, *, param: bool) -> Variant:
     """Optimizer, or all of it, in host memory."""
     changed = replace(base.plan.offload, optimizer="cpu", param="cpu" if param else "none", nvme_path="", ratio=1.0)
-    return Variant((*base.overrides, "offload=all" if param else "offload=optimizer"), replace(base.plan, offload=changed))
+    plan = _followed(base.plan, replace(base.plan, offload=changed))
+    return Variant((*base.overrides, "offload=all" if param else "offload=optimizer"), plan)
+
+
+def _followed(before: Plan, after: Plan) -> Plan:
+    """`after`, its sizes by the rule where those of `before` were."""
+    asked = {name: value for name, value in _rule(before).items() if getattr(before.zero, name) != value}
+    return replace(after, zero=replace(after.zero, **{name: value for name, value in _rule(after).items() if name not in asked}))
+
+
+def _rule(plan: Plan) -> dict[str, Any]:
+    """Field of ZeroPlan -> what the compiler chooses where nothing is asked for; nothing without a model."""
+    zero = plan.zero
+    shape = shape_of(plan.model, plan.profile.parameters if plan.profile is not None else None)
+    if not shape.whole:
+        return {}
+    found, recomputes = zero.find_leaf_modules, plan.activation_checkpointing.enabled
+    memory = plan.hardware.memory_bytes if plan.hardware.is_cuda and plan.offload.param == "none" else 0
+    keep = keeps_weights(shape, memory, 4 if plan.precision.dtype == "fp32" else 2)
+    by_block = found or (zero.stage == 3 and bool(zero.leaf_module_classes))
+    sizes = {name: size.value for name, size in zero_sizes(shape, zero.stage, by_block=by_block, found=found, keep=keep).items()}
+    own = found and own_linear(shape, sizes["stage3_max_live_parameters"], sizes["stage3_max_reuse_distance"], recomputes=recomputes)
+    return {**sizes, "memory_efficient_linear": not own}

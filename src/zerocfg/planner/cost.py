@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zerocfg.memory.estimate import rank_of
+from zerocfg.memory.stage3 import gathered
 from zerocfg.memory.states import Rank
 from zerocfg.plan import Plan
 from zerocfg.planner.rates import Rates
@@ -120,16 +121,31 @@ def modules_with_hooks(rank: Rank) -> int:
 
 
 def _host_seconds(rank: Rank, work: Work, rates: Rates) -> float:
-    zero, entries = rank.plan.zero, rank.parameters.entries
+    zero, entries, trainable = rank.plan.zero, rank.parameters.entries, rank.parameters.trainable
     us = work.launches * rates.launch_us
     if zero.stage == 3:
-        gathered = sum(p.numel > zero.stage3_param_persistence_threshold for p in entries)
-        passes = 3 if rank.plan.activation_checkpointing.enabled else 2
+        large = sum(p.numel > zero.stage3_param_persistence_threshold for p in entries)
+        passes = _passes(rank)
         us += modules_with_hooks(rank) * rates.stage3_module_us * passes / 2
-        us += gathered * passes * rates.stage3_gather_us + len(rank.parameters.trainable) * rates.stage3_gradient_us
+        us += large * _gathers(rank) * rates.stage3_gather_us + len(trainable) * rates.stage3_gradient_us
+        us += -(-rank.numel // max(1, zero.reduce_bucket_size)) * rates.stage3_reduce_us
+        if zero.memory_efficient_linear:
+            us += sum(p.is_matrix and p.block != OUTSIDE for p in entries) * rates.stage3_linear_us * passes / 2
     elif zero.stage:
         us += len(rank.parameters.trainable) * rates.bucket_us
     return us * 1e-6
+
+
+def _passes(rank: Rank) -> int:
+    return 3 if rank.plan.activation_checkpointing.enabled else 2
+
+
+def _gathers(rank: Rank) -> float:
+    """Times that a micro batch gathers a parameter of stage 3: once, and again in each later pass that does not find it still there."""
+    whole = gathered(rank)
+    large = rank.param_width * total(p for p in rank.parameters.entries if p.numel > rank.plan.zero.stage3_param_persistence_threshold)
+    kept = min(1.0, whole.kept_between_passes / large) if large else 1.0
+    return 1 + (_passes(rank) - 1) * (1 - kept)
 
 
 def _communication(rank: Rank, rates: Rates, gpu: float) -> tuple[float, float, float]:
@@ -167,12 +183,10 @@ def _communication(rank: Rank, rates: Rates, gpu: float) -> tuple[float, float, 
     calls = modules_with_hooks(rank) if leaf else len({p.module for p in large})
     width = 0.5 if zero.zero_quantized_weights else 1.0
     forward = rates.all_gather.seconds(ring * size * width, calls)
-    backward = forward
+    backward = forward * (_gathers(rank) - 1)
     if 1 < zero.zero_hpz_partition_size < shards:
         hpz = zero.zero_hpz_partition_size
-        backward = rates.inside.seconds((hpz - 1) / hpz * size * width, calls)
-    if plan.activation_checkpointing.enabled:
-        backward *= 2  # gathered for the recomputation, released, gathered again
+        backward = rates.inside.seconds((hpz - 1) / hpz * size * width, calls) * (_gathers(rank) - 1)
     unit = rank.parameters.block_numel if leaf else rank.parameters.largest_in_block
     # at least one parameter more is always fetched ahead, as long as stage3_max_live_parameters has room for it
     ahead = min(1.0, max(zero.stage3_prefetch_bucket_size, rank.parameters.largest_in_block) / max(1, unit))
@@ -183,7 +197,8 @@ def _communication(rank: Rank, rates: Rates, gpu: float) -> tuple[float, float, 
     if rank.offloads_params:
         # shards come over PCIe for each pass
         gathers += 2 * b * rank.shard / (rates.h2d_gbps * 1e9)
-    return (reduce if zero.overlap_comm else 0.0) + ahead * gathers, exposed + (1 - ahead) * gathers, once
+    beside = reduce if zero.overlap_comm else 0.0
+    return beside + ahead * gathers, exposed + reduce - beside + (1 - ahead) * gathers, once
 
 
 def _model_parallel(rank: Rank, rates: Rates) -> float:
@@ -203,6 +218,9 @@ def _step(rank: Rank, rates: Rates, compute: float) -> tuple[float, float]:
     owned = rank.shard if plan.zero.stage else rank.numel
     own_parameters = len(rank.parameters.trainable) / (rank.shards if plan.zero.stage in (1, 2) else 1)
     host = own_parameters * STEP_LAUNCHES * rates.launch_us * 1e-6
+    if plan.zero.stage == 3:
+        persistent = sum(p.numel <= plan.zero.stage3_param_persistence_threshold for p in rank.parameters.entries)
+        host += persistent * rates.stage3_persistent_us * 1e-6
     wide = rank.master_width / 4
     on_gpu = rank.gpu_sub_groups if plan.zero.stage == 3 else float(not rank.offloads_optimizer)
     traffic = GRADIENT_BYTES + UPDATE_BYTES[min(2, rank.moments)] * wide + (COPY_BYTES if rank.param_width == 2 else 0)

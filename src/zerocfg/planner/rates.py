@@ -46,13 +46,20 @@ LAUNCH_US = 8.6
 """Host time of one torch operator, kernel launch included."""
 KERNEL_US = 4.0
 """GPU time that a kernel takes at least: ramp up and down (2048^3 in 27 us, 22 of them at the rate of large products)."""
-STAGE3_MODULE_US = 1380.0
+STAGE3_MODULE_US = 500.0
 """Host time that stage 3's hooks take for one module with parameters of its own in one forward and backward pass: fetch and
-release, twice. 196 modules against 28 with the block as leaf module: 232 ms more a step."""
-STAGE3_GATHER_US = 200.0
-"""Host time of gathering and releasing one parameter once."""
-STAGE3_GRADIENT_US = 300.0
-"""Host time of one parameter's gradient hook at stage 3: bucket, reduce-scatter, partition."""
+release, twice. This and the next five: a 1.3 B GPT's steps of 0.29-0.39 s (block as leaf module), 0.47 s (DeepSpeed's defaults) and
+0.52 s (by module, small buckets), which differ by a third from host to host, shared out as the host's CPU time was on two CPU ranks."""
+STAGE3_GATHER_US = 40.0
+"""Of one more parameter in a module's gather, and its release."""
+STAGE3_GRADIENT_US = 450.0
+"""Of one parameter's gradient hook at stage 3."""
+STAGE3_REDUCE_US = 500.0
+"""Of one reduction at stage 3: gradients cut by rank, flattened, scattered, copied to their parts."""
+STAGE3_LINEAR_US = 150.0
+"""That DeepSpeed's linear layer takes more than torch's own, both passes: a Python function each way."""
+STAGE3_PERSISTENT_US = 220.0
+"""Of gathering one parameter that stays whole, after each step, in a call of its own (stage3.py:2834)."""
 BUCKET_US = 60.0
 """Host time of one parameter's gradient hook at stages 1 and 2: a copy into the bucket."""
 CPU_ADAM_PER_CORE = 50e6
@@ -94,6 +101,9 @@ class Rates:
     stage3_module_us: float
     stage3_gather_us: float
     stage3_gradient_us: float
+    stage3_reduce_us: float
+    stage3_linear_us: float
+    stage3_persistent_us: float
     bucket_us: float
     all_reduce: Curve
     all_gather: Curve
@@ -154,6 +164,9 @@ def _data_sheet(hw: HardwareFacts) -> Rates:
         stage3_module_us=STAGE3_MODULE_US,
         stage3_gather_us=STAGE3_GATHER_US,
         stage3_gradient_us=STAGE3_GRADIENT_US,
+        stage3_reduce_us=STAGE3_REDUCE_US,
+        stage3_linear_us=STAGE3_LINEAR_US,
+        stage3_persistent_us=STAGE3_PERSISTENT_US,
         bucket_us=BUCKET_US,
         all_reduce=Curve(1.4 * latency, reduce),
         all_gather=Curve(latency, gather),

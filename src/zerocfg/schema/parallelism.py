@@ -48,6 +48,9 @@ class ParallelismConfig:
     """ZeRO++ qwZ: gather int8 weights."""
     zero_quantized_gradients: bool = False
     """ZeRO++ qgZ: reduce int4 gradients between nodes."""
+    memory_efficient_linear: Optional[bool] = None
+    """DeepSpeed's linear layers, which let a gathered weight go until the backward pass; torch's own take less of the host's time. Null:
+    torch's own where the gathered weights stay anyway, or activations are recomputed."""
     leaf_module_classes: Optional[List[str]] = None
     """Class names fetched as one unit at stage 3 (zero_optimization.leaf_module.classes). Null: run.initialize finds the repeated
     block; []: none."""

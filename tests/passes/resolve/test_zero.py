@@ -42,6 +42,7 @@ OFF: dict[str, Any] = {
     "zero_hpz_partition_size": 1,
     "zero_quantized_weights": False,
     "zero_quantized_gradients": False,
+    "memory_efficient_linear": True,
     "leaf_module_classes": (),
     "find_leaf_modules": False,
 }
@@ -84,7 +85,7 @@ def switches(on: bool, reduce_scatter: bool | None = None) -> dict[str, bool]:
                 # a block of 12 h^2 weights and two norms; 1e8 elements are the most for a bucket
                 "reduce_bucket_size": 5 * 4096**2,
                 "stage3_prefetch_bucket_size": 12 * 4096**2 + 2 * 4096,
-                "stage3_param_persistence_threshold": 40_960,
+                "stage3_param_persistence_threshold": 0,
                 "find_leaf_modules": True,
             },
         ),
@@ -99,7 +100,7 @@ def switches(on: bool, reduce_scatter: bool | None = None) -> dict[str, bool]:
                 "reduce_bucket_size": 12 * 64,
                 "allgather_bucket_size": 992,
                 "stage3_prefetch_bucket_size": 12 * 64 + 16,
-                "stage3_param_persistence_threshold": 80,
+                "stage3_param_persistence_threshold": 0,
                 "stage3_max_live_parameters": 992,
                 "stage3_max_reuse_distance": 992,
                 "sub_group_size": 992,
@@ -122,11 +123,14 @@ def test_the_reasons_hold_the_numbers() -> None:
         "reduce_bucket_size": "5 x hidden_size^2 = 5 x 4096^2: gradients of a block at once",
         "allgather_bucket_size": "DeepSpeed's default, 5e8",
         "stage3_prefetch_bucket_size": "the next block, a leaf module, while one computes: 201334784 parameters",
-        "stage3_param_persistence_threshold": "10 x hidden_size = 10 x 4096: norms and biases stay whole",
+        "stage3_param_persistence_threshold": (
+            "none: a block is gathered as one, with or without its norms; each that stays takes a gather of its own after each step"
+        ),
         "stage3_max_live_parameters": "DeepSpeed's default, 1e9",
         "stage3_max_reuse_distance": "DeepSpeed's default, 1e9",
         "sub_group_size": "DeepSpeed's default, 1e9",
         "zero_hpz_partition_size": "off",
+        "memory_efficient_linear": "DeepSpeed's default",
         "find_leaf_modules": "one fetch a block instead of one a module; the model itself says which class it is",
     }
     tiny = resolve_zero(ParallelismConfig(stage=3), TINY, TWO_NODES, "AdamW").reasons
@@ -150,6 +154,7 @@ def test_what_is_given_stands() -> None:
         "zero_hpz_partition_size": 4,
         "zero_quantized_weights": True,
         "zero_quantized_gradients": True,
+        "memory_efficient_linear": False,
         "leaf_module_classes": ["MoE"],
     }
     resolved = resolve_zero(ParallelismConfig(stage=2, **given), SEVEN_B, TWO_NODES, "AdamW")
@@ -181,6 +186,35 @@ def test_no_leaf_modules_are_looked_for_where_they_do_harm() -> None:
     assert (on_disk.value.find_leaf_modules, tensor.value.find_leaf_modules) == (False, False)
     assert "swap buffers" in on_disk.reasons["find_leaf_modules"].text
     assert on_disk.value.stage3_prefetch_bucket_size == 15_099_494
+
+
+def test_a_card_with_room_keeps_the_weights_gathered() -> None:
+    """7B in 16 bit are 12.5 GiB: a tenth of 141 GiB is enough, of 80 GiB it is not."""
+    whole = SEVEN_B.num_parameters
+    roomy = resolve_zero(ParallelismConfig(stage=3), SEVEN_B, TWO_NODES, "AdamW", memory_bytes=141 * 2**30)
+    assert (roomy.value.stage3_max_live_parameters, roomy.value.stage3_max_reuse_distance) == (whole, 3 * whole)
+    assert not roomy.value.memory_efficient_linear
+    assert roomy.reasons["stage3_max_live_parameters"].text == (
+        "the whole model: weights stay gathered from the forward to the backward pass: at most a tenth of the card"
+    )
+    assert "stay gathered anyway" in roomy.reasons["memory_efficient_linear"].text
+    for more in (
+        {"memory_bytes": 80 * 2**30},
+        {"memory_bytes": 141 * 2**30, "width": 4},
+        {"memory_bytes": 141 * 2**30, "param_offload": "cpu"},
+    ):
+        tight = resolve_zero(ParallelismConfig(stage=3), SEVEN_B, TWO_NODES, "AdamW", **more).value  # type: ignore[arg-type]
+        assert (tight.stage3_max_live_parameters, tight.memory_efficient_linear) == (10**9, True)
+    given = ParallelismConfig(stage=3, stage3_max_live_parameters=10**9)
+    assert resolve_zero(given, SEVEN_B, TWO_NODES, "AdamW", memory_bytes=141 * 2**30).value.memory_efficient_linear
+
+
+def test_recomputed_activations_hold_no_weights() -> None:
+    resolved = resolve_zero(ParallelismConfig(stage=3), SEVEN_B, TWO_NODES, "AdamW", recomputes=True)
+    assert not resolved.value.memory_efficient_linear
+    assert "activations are recomputed" in resolved.reasons["memory_efficient_linear"].text
+    for asked_for in (ParallelismConfig(stage=3, leaf_module_classes=[]), ParallelismConfig(stage=3, memory_efficient_linear=True)):
+        assert resolve_zero(asked_for, SEVEN_B, TWO_NODES, "AdamW", recomputes=True).value.memory_efficient_linear
 
 
 @pytest.mark.parametrize(("asked_for", "size"), [(None, 1), (1, 1), (0, 8), (2, 2), (16, 16)])

@@ -90,6 +90,7 @@ def _zero(plan: Plan, reasons: Reasons) -> Iterator[Leaf]:
     if zero.stage == 3:
         names += _STAGE_3
         names += tuple(name for name in _ZEROPP if getattr(zero, name))
+        names += () if zero.memory_efficient_linear else ("memory_efficient_linear",)
         if zero.zero_hpz_partition_size != 1:
             names += ("zero_hpz_partition_size",)
     for name in names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from zerocfg.diagnostics import Diagnostic
 from zerocfg.facts import ModelFacts
@@ -11,7 +11,7 @@ from zerocfg.plan import TopologyPlan, ZeroPlan
 from zerocfg.provenance import Reason, asked, rule
 from zerocfg.resolved import Resolved
 from zerocfg.schema.parallelism import ParallelismConfig
-from zerocfg.sizes import Size, shape_of, zero_sizes
+from zerocfg.sizes import Size, keeps_weights, own_linear, shape_of, zero_sizes
 from zerocfg.traced import ModelParameters
 
 _PASS = "resolve.zero"
@@ -45,8 +45,15 @@ def resolve_zero(
     *,
     param_offload: str = "none",
     parameters: ModelParameters | None = None,
+    memory_bytes: int = 0,
+    width: int = 2,
+    recomputes: bool = False,
 ) -> Resolved[ZeroPlan]:
-    """Codes: ZC301 a stage other than 0-3. param_offload: where parameters live, none, cpu or nvme. parameters: of a traced model."""
+    """Codes: ZC301 a stage other than 0-3.
+
+    param_offload: where parameters live, none, cpu or nvme. parameters: of a traced model. memory_bytes: of a GPU. width: bytes of a
+    weight. recomputes: activation checkpointing is on.
+    """
     stage = int(config.stage or 0)
     problems = []
     if stage not in (0, 1, 2, 3):
@@ -63,7 +70,9 @@ def resolve_zero(
     find_leaf, leaf_reason = _leaf(config, topology, param_offload)
     find_leaf = find_leaf and third
     by_block = third and (find_leaf or bool(config.leaf_module_classes))
-    pick = _Chooser(config, zero_sizes(shape_of(model, parameters), stage, by_block=by_block))
+    shape = shape_of(model, parameters)
+    keep = param_offload == "none" and keeps_weights(shape, memory_bytes, width)
+    pick = _Chooser(config, zero_sizes(shape, stage, by_block=by_block, found=find_leaf, keep=keep))
     pick.reasons["stage"] = asked("parallelism.stage")
     muon3 = third and optimizer_type.lower() == "muon"
     hpz, hpz_reason = _hpz(config, topology)
@@ -93,10 +102,16 @@ def resolve_zero(
         zero_hpz_partition_size=hpz,
         zero_quantized_weights=config.zero_quantized_weights,
         zero_quantized_gradients=config.zero_quantized_gradients,
+        memory_efficient_linear=pick.flag("memory_efficient_linear", True, "DeepSpeed's default"),
         leaf_module_classes=tuple(config.leaf_module_classes or ()),
         find_leaf_modules=find_leaf,
     )
     pick.reasons["round_robin_gradients"] = asked("parallelism.round_robin_gradients")
+    live, reuse = plan.stage3_max_live_parameters, plan.stage3_max_reuse_distance
+    if find_leaf and config.memory_efficient_linear is None and own_linear(shape, live, reuse, recomputes=recomputes):
+        plan = replace(plan, memory_efficient_linear=False)
+        kept = "activations are recomputed" if recomputes else "the weights that they keep stay gathered anyway"
+        pick.reasons["memory_efficient_linear"] = rule(_PASS, f"torch's own linear layers take less of the host: {kept}")
     return Resolved(plan, pick.reasons, problems)
 
 
