@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,6 +43,7 @@ C10D = "/x/site-packages/torch/distributed/distributed_c10d.py"
         # of several the one that was called
         ([SCRIPT, (C10D, "all_gather_object"), (C10D, "all_gather")], ("", "train.py:3 in main: ", "all_gather_object")),
         ([SCRIPT, (f"{heartbeat._OURS}/runtime/data.py", "__next__")], ("data", "train.py:3 in main: ", "")),
+        ([SCRIPT, (C10D, "init_process_group"), (C10D, "_new_process_group_helper")], ("", "train.py:3 in main: ", "init_process_group")),
         # libraries that lie elsewhere than pip puts them
         ([SCRIPT, ("/tmp/site/deepspeed/accelerator/cuda_accelerator.py", "synchronize")], ("", "train.py:3 in main: ", "")),
         # a script's own module is named, not what it calls in a library
@@ -55,6 +56,13 @@ C10D = "/x/site-packages/torch/distributed/distributed_c10d.py"
 def test_where_a_rank_is(calls: list[tuple[str, str]], expected: tuple[str, str, str]) -> None:
     assert seen(frame_of(*calls)) == expected
     assert seen(None) == ("", "", "")
+
+
+def test_a_frame_between_two_lines() -> None:
+    """Python 3.11: f_lineno may be None."""
+    code = SimpleNamespace(co_filename="/home/me/train.py", co_name="main")
+    frame: Any = SimpleNamespace(f_code=code, f_lineno=None, f_back=None)
+    assert seen(frame) == ("", "train.py:0 in main: ", "")
 
 
 def test_a_wait_for_the_gpu_is_a_wait(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -109,18 +110,20 @@ class Heartbeat:
 
     def _follow(self) -> None:
         while not self._over.wait(self._interval):
-            frame = sys._current_frames().get(self._main or 0)
-            phase, where, waits_in = seen(frame)
-            del frame
-            last = self._last
-            if (_step, phase, where, waits_in) == (last.step, last.phase, last.where, last.waits_in):
-                self._tell_stall(last)
-                continue
-            self._told = False
-            self._last = Beat(
-                rank=self._rank, step=_step, phase=phase, where=where, waits_in=waits_in, since=time.time(), attempt=self._attempt
-            )
-            self._write(self._last)
+            with suppress(Exception):  # what looks on does not get in the way
+                self._look()
+
+    def _look(self) -> None:
+        phase, where, waits_in = seen(sys._current_frames().get(self._main or 0))
+        last = self._last
+        if (_step, phase, where, waits_in) == (last.step, last.phase, last.where, last.waits_in):
+            self._tell_stall(last)
+            return
+        self._told = False
+        self._last = Beat(
+            rank=self._rank, step=_step, phase=phase, where=where, waits_in=waits_in, since=time.time(), attempt=self._attempt
+        )
+        self._write(self._last)
 
     def _tell_stall(self, last: Beat) -> None:
         seconds = time.time() - last.since
@@ -173,7 +176,7 @@ def seen(frame: FrameType | None) -> tuple[str, str, str]:
             waits_in = code.co_name  # the outermost of them is what was called
         phase = phase or doing
         if is_script and not where:
-            where = f"{os.path.basename(code.co_filename)}:{frame.f_lineno} in {code.co_name}: {_line(frame)}"[:200]
+            where = f"{os.path.basename(code.co_filename)}:{frame.f_lineno or 0} in {code.co_name}: {_line(frame)}"[:200]
         frame = frame.f_back
     return phase, where, waits_in[:80]
 
@@ -183,11 +186,12 @@ def _kind(file: str, name: str) -> tuple[str, bool, bool]:
     """(phase, whether it is a part of the script, whether it is a collective) of a function."""
     phase = next((what for end, names, what in _PHASES if file.endswith(end) and (not names or name in names)), "")
     is_script = not file.startswith(("<", _OURS, _STANDARD + os.sep)) and not any(part in file for part in _LIBRARIES)
-    return phase, is_script, file.endswith(_COLLECTIVES) and name != "wrapper"
+    return phase, is_script, file.endswith(_COLLECTIVES) and name != "wrapper" and not name.startswith("_")
 
 
 def _line(frame: FrameType) -> str:
-    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+    # between two lines a frame has no number
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno or 0).strip()
 
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
