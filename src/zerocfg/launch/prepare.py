@@ -20,7 +20,15 @@ from zerocfg.diagnostics import Diagnostic, has_errors, in_order, render_report
 from zerocfg.facts import Detected
 from zerocfg.hidden import hide_override
 from zerocfg.launch.hydra_state import hydra_config
-from zerocfg.launch.preflight import check_container, check_folder_name, check_folders, check_machine, check_nesting, check_packages
+from zerocfg.launch.preflight import (
+    check_container,
+    check_folder_name,
+    check_folders,
+    check_machine,
+    check_nesting,
+    check_packages,
+    check_requeues,
+)
 from zerocfg.launch.resume import check_apart, check_resume
 from zerocfg.probe.installed import installed
 from zerocfg.runtime.swap_folder import check_here
@@ -125,7 +133,7 @@ def prepare(
             elif start and job.run is not None and (job.run.plan.hardware.is_cuda or job.run.plan.hardware.num_nodes > 1):
                 found = [*found, *check_machine(job.run.plan, machine(), environ)]
             if place is None and start and job.run is not None:
-                found = [*found, *check_container(job.run.plan, shutil.which)]
+                found = [*found, *check_container(job.run.plan, shutil.which), *check_requeues(job.run.plan)]
         if several and skip_infeasible and has_errors(found):
             done.infeasible.append(Infeasible(number=number, overrides=tuple(overrides)))
         elif job is not None:
