@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from zerocfg.errors import Preempted
 from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.results import failed, succeeded, write_result
 from zerocfg.launch.slurm_state import JobState, SlurmJob, keep_jobs
@@ -57,6 +58,19 @@ def test_states_and_results(cli: Any, sweep: Path) -> None:
     assert (status, out, err) == (1, expected_table(sweep), f"{sweep}/results.csv\n")
     with (sweep / "results.csv").open(newline="") as file:
         assert [(row["state"], row["objective"]) for row in csv.DictReader(file)] == [("done", "0.5"), ("failed", ""), ("timeout", "")]
+
+
+def test_a_job_that_was_started_again(cli: Any, sweep: Path) -> None:
+    why = "SIGUSR2; not put back into the queue: checkpoint.max_requeues=2 is reached, it was started 3 times"
+    end = JobState("PREEMPTED", why, "node1", 85, restarts=2)
+    write_result(JobPaths(sweep / "2").result(0), failed(0, Preempted(7, "SIGUSR2", "/there")))
+    keep_jobs(sweep, [SlurmJob(number=2, folder=str(sweep / "2"), slurm_id="12_2", last=end, world_size=2)])
+    status, out, _ = cli("jobs", str(sweep))
+    lines = out.splitlines()
+    assert (status, lines[0].split()[5:7], lines[3].split()) == (1, ["why", "restarts"], ["2", "preempted", "12_2", "node1", "2"])
+    assert lines[-2:] == [f"job 2: preempted: {why}, exit status 85", f"  log: {sweep}/slurm/12_2.log"]
+    entries = json.loads(cli("jobs", str(sweep), "--json")[1])
+    assert [entry["restarts"] for entry in entries] == [0, 0, 2]
 
 
 def test_the_newest_sweep_is_meant_without_a_folder(cli: Any, sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
