@@ -109,7 +109,7 @@ class Composer:
 
     def compose(self, overrides: list[str]) -> Composed:
         job = self._sweep.compose_job(overrides)
-        return from_hydra(job.cfg, overrides, parsed=job.parsed, defaults=job.defaults)
+        return from_hydra(job.cfg, overrides, parsed=job.parsed, sources=job.sources)
 
 
 class _Mesh:

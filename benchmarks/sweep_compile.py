@@ -22,7 +22,7 @@ from omegaconf import DictConfig
 
 from zerocfg.compiler import examine
 from zerocfg.compose.plain import to_plain
-from zerocfg.compose.sweep import SweepComposer, SweepJob, plain_groups
+from zerocfg.compose.sweep import SweepComposer, SweepJob
 from zerocfg.confsource import conf_dir
 from zerocfg.facts import Detected
 from zerocfg.launch.prepare import prepare
@@ -100,7 +100,7 @@ def measure(loader: Any, master: DictConfig, num_jobs: int, num_prepared: int) -
     num_equal = num_feasible = 0
     for overrides in jobs:
         ours = clocks["composed"].run(lambda o=overrides: composer.compose(o))
-        outcome = clocks["compiled"].run(lambda c=ours: examine(plain_groups(c)[0]))
+        outcome = clocks["compiled"].run(lambda c=ours: examine(to_plain(c)[0]))
         hydras = clocks["Hydra's composed"].run(lambda o=overrides: loader.load_sweep_config(master, list(o)))
         clocks["Hydra's compiled"].run(lambda c=hydras: examine(to_plain(c)[0]))
         num_equal += same(ours, hydras)

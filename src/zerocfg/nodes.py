@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections import defaultdict
 from collections.abc import Iterator
+from enum import Enum
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig
@@ -125,6 +126,17 @@ def plain(node: Any) -> Any:
         return NOT_PLAIN if any(item is NOT_PLAIN for item in items) else items
     value = value_of(node)
     return NOT_PLAIN if isinstance(value, str) and "${" in value else value
+
+
+def written(node: Any) -> Any:
+    """What OmegaConf.to_container(node, resolve=False, enum_to_str=True) gives: interpolations as they stand."""
+    content = node.__dict__.get("_content")
+    if isinstance(content, dict):
+        return {key.name if isinstance(key, Enum) else key: written(child) for key, child in content.items()}
+    if isinstance(content, list):
+        return [written(child) for child in content]
+    value = value_of(node)
+    return value.name if isinstance(value, Enum) else value
 
 
 def same(left: Any, right: Any) -> bool:

@@ -12,6 +12,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
 from zerocfg.compose import compose, compose_job, from_hydra, hydra_api, uses_groups
+from zerocfg.compose.origins import read_sources
 from zerocfg.confsource import conf_dir
 
 
@@ -43,8 +44,9 @@ def test_what_a_caller_has_kept_saves_hydras_work_and_changes_nothing(project: A
     loader = hydra_api.loader_like(cfg)
     defaults = loader.compute_defaults_list("config", overrides, hydra_api.RunMode.RUN).defaults
     parsed = [hydra_api.parse(text) for text in overrides]
+    sources = read_sources(hydra_api.parts_of(defaults, loader.get_sources()), packaged_main=False)
     monkeypatch.setattr(hydra_api, "create_defaults_list", None)
-    kept = from_hydra(cfg, overrides, parsed=parsed, defaults=defaults)
+    kept = from_hydra(cfg, overrides, parsed=parsed, sources=sources)
     assert kept.container == plain.container
     assert kept.origins == plain.origins
 

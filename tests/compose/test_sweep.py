@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import pytest
 from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
 from hydra.types import RunMode
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,10 +23,10 @@ from omegaconf.base import Node
 from tests.compose.sweep_cases import HARD, Typed, overrides_of_a_job, overrides_of_our_groups
 from zerocfg.compose import from_hydra
 from zerocfg.compose.plain import to_plain
-from zerocfg.compose.sweep import SweepComposer, plain_groups
+from zerocfg.compose.sweep import SweepComposer
 from zerocfg.compose.sweep_loader import CachedLoader, Merges
 from zerocfg.confsource import conf_dir
-from zerocfg.nodes import masked_copy
+from zerocfg.nodes import NOT_PLAIN, masked_copy, written
 
 APP = Path(__file__).parent / "sweep_app"
 
@@ -216,7 +218,7 @@ def test_a_search_path_in_a_job_is_hydras_to_follow(tmp_path: Path) -> None:
         assert_as_hydra(composer, loader, master, job)
         assert composer.compose(job).db == {"host": "far"}
         assert_as_hydra(composer, loader, master, ["db=remote"])
-        assert composer.compose_job(job).defaults is None
+        assert composer.compose_job(job).sources is None
 
 
 def test_the_hydra_node_is_copied_as_omegaconf_copies_it() -> None:
@@ -226,6 +228,17 @@ def test_the_hydra_node_is_copied_as_omegaconf_copies_it() -> None:
         assert described(copied) == described(OmegaConf.masked_copy(cfg, ["hydra", "model"]))
         copied.hydra.job.name = "spoiled"
         assert cfg.hydra.job.name == "app"
+
+
+@pytest.mark.parametrize("primary", ["plain", "linked"])
+def test_a_config_is_written_as_omegaconf_writes_it(primary: str) -> None:
+    with app(APP, primary) as (loader, master):
+        for name, overrides in HARD:
+            if name != primary:
+                continue
+            with contextlib.suppress(HydraException):
+                cfg = loader.load_sweep_config(master, list(overrides))
+                assert repr(written(cfg)) == repr(OmegaConf.to_container(cfg, resolve=False, enum_to_str=True))
 
 
 JOBS = [
@@ -239,10 +252,12 @@ JOBS = [
 
 
 @pytest.mark.parametrize("overrides", JOBS, ids=" ".join)
-def test_groups_are_read_as_the_slow_way_reads_them(overrides: list[str]) -> None:
+def test_groups_are_read_as_the_slow_way_reads_them(overrides: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with app(conf_dir(), "zerocfg") as (loader, master):
         cfg = SweepComposer(loader, master).compose(overrides)
-        fast, slow = plain_groups(cfg), to_plain(cfg)
+        fast = to_plain(cfg)
+        monkeypatch.setattr("zerocfg.compose.plain.plain", lambda node: NOT_PLAIN)
+        slow = to_plain(cfg)
         assert repr(fast[0]) == repr(slow[0])
         assert list(fast[1]) == list(slow[1])
 
@@ -252,6 +267,6 @@ def test_a_job_says_what_was_merged_for_its_origins() -> None:
         composer = SweepComposer(loader, master)
         for overrides in (["parallelism=zero1", "optimizer=lion"], ["parallelism=zero2", "offload=all", "optimizer.lr=1"], []):
             job = composer.compose_job(overrides)
-            quick = from_hydra(job.cfg, overrides, parsed=job.parsed, defaults=job.defaults)
+            quick = from_hydra(job.cfg, overrides, parsed=job.parsed, sources=job.sources)
             slow = from_hydra(loader.load_sweep_config(master, list(overrides)), overrides)
             assert (quick.container, quick.origins, quick.diagnostics) == (slow.container, slow.origins, slow.diagnostics)

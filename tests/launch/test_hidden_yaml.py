@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from omegaconf import OmegaConf
+from omegaconf._utils import get_yaml_loader
 
-from zerocfg.launch.hidden_yaml import hidden_yaml, secret_values
+from zerocfg.launch.hidden_yaml import as_yaml, hidden_yaml, secret_values
+from zerocfg.nodes import written
 
 CONFIG = {
     "env": {"HF_TOKEN": "s3cr3t", "PIN_KEY": 12345, "A": "s3cr3t-like", "FROM_KEY": "${oc.env:HOME}"},
@@ -30,7 +35,7 @@ def test_nothing_is_left() -> None:
     config.hydra._metadata.flags = {"readonly": True}
     for node in (config.hydra.overrides, config.hydra.job, config.env):
         OmegaConf.set_readonly(node, True)
-    text = hidden_yaml(config, secrets)
+    text = hidden_yaml(written(config), secrets)
     assert [value for value in secrets.values() if value in text] == []
     read = OmegaConf.create(text)
     raw = OmegaConf.to_container(read, resolve=False)
@@ -46,6 +51,16 @@ def test_nothing_is_left() -> None:
 
 
 def test_without_secrets_it_is_omegaconf_s_own() -> None:
-    config = OmegaConf.create({"a": {"b": [1, "x: y"]}, "c": None})
-    assert hidden_yaml(config, {}) == OmegaConf.to_yaml(config)
-    assert hidden_yaml(config, {"HF_TOKEN": "s3cr3t"}) == OmegaConf.to_yaml(config)
+    config = OmegaConf.create(
+        {"a": {"b": [1, "x: y", [], {}], "1": "012"}, "c": None, "long": "word " * 40, "d": ["", "no", "1e5", 1e-5, "-", "${a.b}", "é"]}
+    )
+    for secrets in ({}, {"HF_TOKEN": "s3cr3t"}):
+        assert hidden_yaml(written(config), secrets) == OmegaConf.to_yaml(config)
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+
+
+@given(st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8))
+def test_what_is_written_can_be_read(content: object) -> None:
+    assert yaml.load(as_yaml(content), Loader=get_yaml_loader()) == content

@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
 from zerocfg.compose import hydra_api, surprises
-from zerocfg.compose.hydra_api import FAILURES, Loader, Recorded
+from zerocfg.compose.hydra_api import FAILURES, Loader
 from zerocfg.compose.nearest import nearest
 from zerocfg.compose.origins import Source, read_sources, trace_writing
 from zerocfg.compose.plain import leave_open, to_plain, unresolved
@@ -70,16 +71,19 @@ def compose_job(app: DictConfig, overrides: Sequence[str]) -> Composed:
 
 
 def from_hydra(
-    cfg: DictConfig, task_overrides: Sequence[str], *, parsed: Sequence[Any] | None = None, defaults: Sequence[Any] | None = None
+    cfg: DictConfig, task_overrides: Sequence[str], *, parsed: Sequence[Any] | None = None, sources: Sequence[Source] | None = None
 ) -> Composed:
     """What a config that Hydra has composed (cfg.hydra included) asks for.
 
-    task_overrides: those that made it. parsed, defaults: Hydra's Override objects of all overrides (hydra.* too) and its
-    ResultDefault objects in merge order, where the caller has kept them; without them Hydra's defaults list is made once more.
+    task_overrides: those that made it. parsed, sources: Hydra's Override objects of all overrides (hydra.* too) and what was merged,
+    in order, where the caller has kept them; without them Hydra's defaults list is made once more.
     """
     overrides = [*_as_written(cfg), *task_overrides]
     diagnostics = [found for text in overrides if (found := surprises.on_command_line(text)) is not None]
-    return _finish(cfg, hydra_api.record(cfg, overrides, parsed, defaults), diagnostics, packaged_main=False)
+    if parsed is not None and sources is not None:
+        return _finish(cfg, parsed, sources, diagnostics)
+    recorded = hydra_api.record(cfg, overrides)
+    return _finish(cfg, recorded.overrides, read_sources(recorded.parts, packaged_main=False), diagnostics)
 
 
 def _as_written(cfg: DictConfig) -> list[str]:
@@ -156,7 +160,8 @@ def _compose(loader: Loader, name: str | None, overrides: Sequence[str], *, pack
         from zerocfg.compose.messages import dotted_group
 
         diagnostics += [dotted_group(override) for override in dotted]
-    return _finish(cfg, loader.recorded, diagnostics, packaged_main=packaged_main)
+    recorded = loader.recorded
+    return _finish(cfg, recorded.overrides, read_sources(recorded.parts, packaged_main=packaged_main), diagnostics, recorded.bad)
 
 
 def _is_dotted_group(override: Any, loader: Loader) -> bool:
@@ -167,18 +172,23 @@ def _is_dotted_group(override: Any, loader: Loader) -> bool:
     return loader.is_group(key.replace(".", "/"))
 
 
-def _finish(cfg: DictConfig, recorded: Recorded, diagnostics: list[Diagnostic], *, packaged_main: bool) -> Composed:
+def _finish(
+    cfg: DictConfig,
+    overrides: Sequence[Any],
+    sources: Sequence[Source],
+    diagnostics: list[Diagnostic],
+    bad: Sequence[hydra_api.BadLeaf] = (),
+) -> Composed:
     choices: dict[str, Any] = cast("dict[str, Any]", OmegaConf.to_container(cfg.hydra.runtime.choices, resolve=False))
-    sources = read_sources(recorded.parts, packaged_main=packaged_main)
-    written = trace_writing(sources, recorded.overrides, choices)
+    written = trace_writing(sources, overrides, choices)
     in_files = [found for source in sources for found in _surprises_of(source)]
     diagnostics += in_files
-    if recorded.bad:
+    if bad:
         from zerocfg.compose.messages import bad_leaf
 
         told = {d.path for d in in_files}
-        diagnostics += [bad_leaf(leaf, _where(leaf, sources), cfg) for leaf in recorded.bad if leaf.path not in told]
-    diagnostics += _losers(sources, recorded.overrides, choices)
+        diagnostics += [bad_leaf(leaf, _where(leaf, sources), cfg) for leaf in bad if leaf.path not in told]
+    diagnostics += _losers(sources, overrides, choices)
     container, failed = to_plain(cfg)
     if failed:
         # perhaps only for want of ${hydra:...}, which costs a copy of the hydra node
@@ -197,13 +207,14 @@ def _finish(cfg: DictConfig, recorded: Recorded, diagnostics: list[Diagnostic], 
     return Composed(cfg, container, written.origins(), diagnostics)
 
 
-def _surprises_of(source: Source) -> list[Diagnostic]:
+@lru_cache(maxsize=256)
+def _surprises_of(source: Source) -> tuple[Diagnostic, ...]:
     found = (
         surprises.in_file(source.full_path(mark.path), mark.text, source.at(mark.line))
         for mark in source.marks.keys
         if mark.kind == "scalar" and mark.plain
     )
-    return [d for d in found if d is not None]
+    return tuple(d for d in found if d is not None)
 
 
 def _where(leaf: hydra_api.BadLeaf, sources: Sequence[Source]) -> str:

@@ -192,13 +192,9 @@ def loader_like(cfg: DictConfig) -> Loader:
     return Loader(search_path)
 
 
-def record(
-    cfg: DictConfig, overrides: Sequence[str], parsed: Sequence[Any] | None = None, defaults: Sequence[Any] | None = None
-) -> Recorded:
-    """What Hydra merged into `cfg`. parsed, defaults: its Override and ResultDefault objects where the caller has kept them."""
+def record(cfg: DictConfig, overrides: Sequence[str]) -> Recorded:
+    """What Hydra merged into `cfg`."""
     loader = loader_like(cfg)
-    if parsed is not None and defaults is not None:
-        return Recorded(list(parsed), parts_of(defaults, loader.get_sources()))
     name = cfg.hydra.job.config_name
     mine, repo = loader._parse_overrides_and_create_caching_repo(name, list(overrides))
     listed = create_defaults_list(repo=repo, config_name=name, overrides_list=mine, prepend_hydra=True, skip_missing=False)

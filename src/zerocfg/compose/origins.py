@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,9 @@ class Written:
         for p in [p for p in self.by_path if p == path or p.startswith((f"{path}.", f"{path}["))]:
             del self.by_path[p]
 
+    def copy(self) -> Written:
+        return Written(dict(self.by_path), dict(self.left_open))
+
     def order(self, path: str) -> int:
         return self.by_path.get(path, (-1, ""))[0]
 
@@ -73,7 +77,7 @@ def short(file: Path, *, packaged_main: bool = True, provider: str = "") -> str:
     return absolute.relative_to(cwd).as_posix() if absolute.is_relative_to(cwd) else str(absolute)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Source:
     """A part with its file's marks and its name in reports."""
 
@@ -104,6 +108,19 @@ def read_sources(parts: Iterable[Part], *, packaged_main: bool) -> list[Source]:
 
 def trace_writing(sources: Sequence[Source], overrides: Sequence[Any], choices: Mapping[str, Any]) -> Written:
     """sources: in merge order. overrides: parsed, those that Hydra accepted. choices: hydra.runtime.choices."""
+    written = _files_written(tuple(sources)).copy()
+    chosen = {name.partition("@")[0]: _choice_origin(name, option, sources, overrides) for name, option in choices.items()}
+    for group, where in chosen.items():
+        if where and group not in written.by_path:
+            written.put(group, -1, where, replaces=False)
+    for override in overrides:
+        _write_override(written, override, choices)
+    return written
+
+
+@lru_cache(maxsize=64)
+def _files_written(sources: tuple[Source, ...]) -> Written:
+    """The same for all jobs of a sweep that merge the same files."""
     written = Written()
     for order, source in enumerate(sources):
         if source.part.file is None:
@@ -116,12 +133,6 @@ def trace_writing(sources: Sequence[Source], overrides: Sequence[Any], choices: 
             if mark.kind != "map":
                 is_open = mark.plain and mark.text == "???"
                 written.put(source.full_path(mark.path), order, source.at(mark.line), replaces="[" not in mark.path, is_open=is_open)
-    chosen = {name.partition("@")[0]: _choice_origin(name, option, sources, overrides) for name, option in choices.items()}
-    for group, where in chosen.items():
-        if where and group not in written.by_path:
-            written.put(group, -1, where, replaces=False)
-    for override in overrides:
-        _write_override(written, override, choices)
     return written
 
 

@@ -10,6 +10,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from zerocfg.diagnostics import Diagnostic
+from zerocfg.nodes import NOT_PLAIN, plain
 from zerocfg.provenance import Origins
 from zerocfg.schema import FREE, GROUPS, SECTIONS
 
@@ -22,10 +23,13 @@ def to_plain(cfg: DictConfig) -> tuple[dict[str, Any], dict[str, Exception]]:
     failed: dict[str, Exception] = {}
     for name in OURS:
         node = cfg._get_node(name, validate_access=False)
-        if node is not None:
+        if node is None:
+            continue
+        value = plain(node)
+        if value is NOT_PLAIN:
             value = _plain(name, node, partial(cfg.__getitem__, name), failed)
-            if name not in failed:
-                container[name] = value
+        if name not in failed:
+            container[name] = value
     return container, failed
 
 

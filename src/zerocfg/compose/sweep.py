@@ -21,10 +21,11 @@ from hydra.core.utils import JobRuntime
 from omegaconf import DictConfig, OmegaConf
 from omegaconf._utils import split_key
 
-from zerocfg.compose.plain import OURS, to_plain
+from zerocfg.compose.hydra_api import parts_of
+from zerocfg.compose.origins import Source, read_sources
 from zerocfg.compose.sweep_family import Family, finish, leads_through_interpolation
 from zerocfg.compose.sweep_loader import CachedLoader
-from zerocfg.nodes import NOT_PLAIN, along, children, holds_interpolation, is_interpolated, plain
+from zerocfg.nodes import along, holds_interpolation, is_interpolated
 
 _MOST_FAMILIES = 64
 """Templates kept, about 0.5 MB each: more than one where choices change more than their own node."""
@@ -37,8 +38,8 @@ class SweepJob:
     cfg: DictConfig
     parsed: tuple[Any, ...] | None
     """hydra.core.override_parser.types.Override of each override, those of the hydra node first."""
-    defaults: tuple[Any, ...] | None
-    """hydra.core.default_element.ResultDefault of each config merged, in merge order.
+    sources: tuple[Source, ...] | None
+    """What was merged, in order.
 
     Both as `from_hydra` takes them; None when Hydra composed the job itself."""
 
@@ -86,15 +87,6 @@ class SweepComposer:
         return self._launch
 
 
-def plain_groups(cfg: DictConfig) -> tuple[dict[str, Any], dict[str, Exception]]:
-    """What `plain.to_plain` gives, without OmegaConf's reading where a group holds no interpolation."""
-    content = children(cfg)
-    container = {name: plain(content[name]) for name in OURS if name in content}
-    if not any(value is NOT_PLAIN for value in container.values()):
-        return container, {}
-    return to_plain(cfg)
-
-
 class _Launch:
     """What is kept for one context. Its methods return None for what is left to Hydra."""
 
@@ -103,6 +95,8 @@ class _Launch:
         self._of_hydra = tuple(loader.parse(line) for line in hydra_overrides)
         self._hydra_keys = [str(override.key_or_group) for override in self._of_hydra]
         self._families: OrderedDict[tuple[tuple[str, ...], frozenset[str]], Family | None] = OrderedDict()
+        self._read: dict[tuple[str, str | None], Source | None] = {}
+        """By config path and package; None: a part that says nothing about the app."""
 
     def compose(self, lines: list[str]) -> SweepJob | None:
         overrides = tuple(self.loader.parse(line) for line in lines)
@@ -111,7 +105,7 @@ class _Launch:
         job = None if any(o.is_sweep_override() for o in overrides) else self._from_template(overrides)
         if job is None:
             cfg, merges = self.loader.load_recorded(lines)
-            job = SweepJob(cfg, (*self._of_hydra, *overrides), merges.defaults)
+            job = SweepJob(cfg, (*self._of_hydra, *overrides), self._sources(merges.defaults))
         return job
 
     def _from_template(self, overrides: tuple[Any, ...]) -> SweepJob | None:
@@ -132,7 +126,16 @@ class _Launch:
             finish(cfg, choices, overrides)
         except Exception:  # an interpolation of the hydra node that fails: Hydra says it
             return None
-        return SweepJob(cfg, (*self._of_hydra, *overrides), defaults)
+        return SweepJob(cfg, (*self._of_hydra, *overrides), self._sources(defaults))
+
+    def _sources(self, defaults: Sequence[Any]) -> tuple[Source, ...]:
+        """defaults: hydra.core.default_element.ResultDefault objects."""
+        named = {(default.config_path, default.package): default for default in defaults}
+        for name in named.keys() - self._read.keys():
+            parts = parts_of([named[name]], self.loader.files.repo.get_sources())
+            self._read[name] = next(iter(read_sources(parts, packaged_main=False)), None)
+        found = [self._read[default.config_path, default.package] for default in defaults]
+        return tuple(source for source in found if source is not None)
 
     def _prepared(self, groups: Sequence[Any]) -> tuple[DictConfig, tuple[Any, ...], Mapping[str, str]] | None:
         """Config of the group choices, its defaults list, and the choices that it does not name yet."""

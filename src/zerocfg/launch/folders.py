@@ -11,10 +11,10 @@ from pathlib import Path
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.emit import COMPILED, replace_text, set_aside, write_compiled
 from zerocfg.launch.hidden_yaml import hidden_yaml, secret_values
-from zerocfg.launch.hydra_state import hydra_part, task_config
 from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.prepare import PreparedJob
 from zerocfg.launch.resume import goes_on
+from zerocfg.nodes import written
 
 
 def remove_unused(sweep: Path) -> None:
@@ -100,15 +100,12 @@ def fill(job: PreparedJob, paths: JobPaths, payload: bytes, program: Sequence[st
 
 def _save_hydra(job: PreparedJob) -> None:
     """What Hydra's run_job saves: config.yaml, hydra.yaml, overrides.yaml, interpolations as written."""
-    hydra = hydra_part(job.config)
-    if hydra.hydra.output_subdir is None:
+    hydra = job.config.hydra
+    if hydra.output_subdir is None:
         return
     secrets = secret_values(job.config)
-    folder = job.folder / str(hydra.hydra.output_subdir)
+    folder = job.folder / str(hydra.output_subdir)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, node in (
-        ("config", task_config(job.config)),
-        ("hydra", hydra),
-        ("overrides", job.config.hydra.overrides.task),
-    ):
-        replace_text(folder / f"{name}.yaml", hidden_yaml(node, secrets))
+    config = written(job.config)
+    for name, content in (("hydra", {"hydra": config.pop("hydra")}), ("config", config), ("overrides", written(hydra.overrides.task))):
+        replace_text(folder / f"{name}.yaml", hidden_yaml(content, secrets))

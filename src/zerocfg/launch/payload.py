@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
-from zerocfg.nodes import clone
+from zerocfg.nodes import children, clone, is_interpolated, value_of
 
 # Resolvers whose answer is the same in every rank, or is meant to differ (oc.env:LOCAL_RANK).
 _LEFT_OPEN = re.compile(r"\$\{\s*(?!oc\.|hydra\s*:|python_version\s*:)[\w.]+\s*:")
@@ -123,28 +123,22 @@ def frozen(config: DictConfig) -> DictConfig:
 
 
 def _freeze(node: Any) -> None:
-    if node._is_none() or node._is_missing() or node._is_interpolation():
-        return
-    keys: list[Any] = list(node.keys()) if isinstance(node, DictConfig) else list(range(len(node)))
-    for key in keys:
-        child = node._get_node(key)
-        if child is None:
-            continue
-        if child._is_interpolation():
-            if not _LEFT_OPEN.search(str(child._value())):
-                continue
-            try:
-                value = node[key]
-            except Exception:
-                continue
-            flags = node._metadata.flags
-            node._metadata.flags = {**(flags or {}), "readonly": False, "struct": False}
-            try:
-                node[key] = value
-            finally:
-                node._metadata.flags = flags
-        elif isinstance(child, (DictConfig, ListConfig)):
+    for key, child in children(node).items():
+        if not is_interpolated(child):
             _freeze(child)
+            continue
+        if not _LEFT_OPEN.search(value_of(child)):
+            continue
+        try:
+            value = node[key]
+        except Exception:
+            continue
+        flags = node._metadata.flags
+        node._metadata.flags = {**(flags or {}), "readonly": False, "struct": False}
+        try:
+            node[key] = value
+        finally:
+            node._metadata.flags = flags
 
 
 def _unpicklable(task: Task, problem: Exception) -> Diagnostic:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -93,6 +95,19 @@ class Prepared:
         return "\n\n".join(texts)
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """A quarter of the time would go into looking for garbage among the configs, all of which are kept."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@_uncollected()
 def prepare(
     config: DictConfig,
     job_overrides: Sequence[Sequence[str]],
@@ -178,7 +193,7 @@ def _one(
         from zerocfg.planner import decide
 
         with hydra_config(config):
-            composed = from_hydra(config, overrides, parsed=composed_job.parsed, defaults=composed_job.defaults)
+            composed = from_hydra(config, overrides, parsed=composed_job.parsed, sources=composed_job.sources)
         outcome = examine(
             composed.container, origins=composed.origins, detect=machine, environ=environ, torch=installed("torch"), decide=decide
         )
