@@ -48,6 +48,7 @@ def test_ranks_that_fail_are_quoted(cli: Any, monkeypatch: pytest.MonkeyPatch) -
         (["hardware=cpu", "--sizes", "huge"], "ZC871"),
         (["hardware=cpu", "hardware.num_nodes=2"], "ZC872"),
         (["hardware=cpuu"], "ZC110"),
+        (["hardware=h200x2", "hardware.gpus_per_node=64", "hardware.numa_nodes=2"], "ZC701"),
     ],
 )
 def test_what_cannot_be_measured(cli: Any, words: list[str], code: str) -> None:

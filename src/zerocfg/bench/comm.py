@@ -119,9 +119,15 @@ def _failed(status: int, said: Sequence[str]) -> Diagnostic:
     return Diagnostic(
         code="ZC873",
         message=f"the ranks ended with status {status}",
-        detail=tuple(line.rstrip() for line in said[-_TAIL:] if line.strip()),
+        detail=tuple(_last_words(said)),
         hint="zerocfg doctor, with the same overrides",
     )
+
+
+def _last_words(said: Sequence[str]) -> list[str]:
+    """Of the ranks, if they said anything: torchrun's own summary comes last and tells nothing."""
+    lines = [line.rstrip() for line in said if line.strip()]
+    return ([line for line in lines if line.startswith("[default")] or lines)[-_TAIL:]
 
 
 def curves(found: Mapping[str, Any], hardware: HardwareFacts) -> list[CommCurve]:

@@ -14,9 +14,10 @@ from zerocfg.bench.comm import RESULT, check, judge, measure, measured_in, progr
 from zerocfg.bench.curve import CommCurve, curve_file, write_curve
 from zerocfg.cli import output
 from zerocfg.cli.compile import TARGETS
-from zerocfg.cli.outcome import examine_overrides
+from zerocfg.cli.outcome import detect, examine_overrides
 from zerocfg.compose import Composed
 from zerocfg.diagnostics import Diagnostic, Severity, has_errors
+from zerocfg.launch.preflight import check_machine
 
 
 def comm_command(
@@ -66,6 +67,10 @@ def comm_command(
             return status
         curves = measured_in(folder)
     else:
+        here = check_machine(result.run.plan, detect(), os.environ) if "nccl" in backends else ()
+        if absent := [found for found in here if found.severity is Severity.ERROR]:
+            _report(absent, as_json)
+            return 1
         curves = measure(result.run, backends, sizes, chosen)
     problems = [found for curve in curves for found in judge(curve, {**os.environ, **result.run.environment})]
     files = [_file(curve, out, several=len(curves) > 1) for curve in curves]
