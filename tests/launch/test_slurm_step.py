@@ -112,6 +112,16 @@ def batch(tmp_path: Path, container: Callable[..., dict[str, Any]]) -> Batch:
 
 
 @pytest.mark.integration
+def test_ranks_that_have_lost_their_torchrun_are_waited_for(batch: Batch) -> None:
+    """What they leave behind comes after srun has ended."""
+    write_result(batch.home / "late.pkl", SAVED)
+    late = f'SLURM_STEP_ID=0 bash -c "sleep 1; mv {batch.home}/late.pkl {batch.paths.results}/result_0.pkl" &'
+    status, said = batch.run(f"{late} exit 137")
+    assert (status, batch.asked) == (85, f"requeue {batch.env['SLURM_JOB_ID']}\n")
+    assert f"zerocfg: torchrun was killed{WHERE}; back into the queue, restart 1 of at most 2 " in said
+
+
+@pytest.mark.integration
 def test_scontrol_is_ended_with_the_job(batch: Batch) -> None:
     batch.tool("scontrol", "kill -TERM $PPID; kill -TERM $$")
     status, said = batch.run("exit 1", SAVED)

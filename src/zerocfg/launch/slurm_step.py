@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -110,8 +111,8 @@ def main(command: Sequence[str]) -> int:
     alone = environ.get("SLURM_JOB_NUM_NODES", "1") == "1"
     watch = DaemonWatch(environ.get("SLURM_JOB_ID", ""), alone=alone, over=lambda: plan is not None and all_over(paths, plan))
     lost, sruns = _wait(process, watch)
-    if lost or process.returncode:
-        # ranks that have lost their torchrun or slurmstepd may still be saving
+    if lost or process.poll() == 128 + signal.SIGKILL:
+        # ranks that have lost their slurmstepd or torchrun may still be saving
         end_step(environ.get(JOB_TOKEN, ""), sruns, grace=plan["torchrun"]["shutdown_timeout"] if plan is not None else 10.0)
     returncode = process.wait()
     status = returncode if returncode >= 0 else 128 - returncode
@@ -135,7 +136,8 @@ def main(command: Sequence[str]) -> int:
             _until_ended(ending)
             return PREEMPTED_STATUS
     say(f"{stop.why}{stop.saved}; not put back into the queue: {why_not}")
-    (paths.root / NOTE_FILE).write_text(f"{stop.why}; not put back into the queue: {why_not}\n", encoding="utf-8")
+    with suppress(OSError):
+        (paths.root / NOTE_FILE).write_text(f"{stop.why}; not put back into the queue: {why_not}\n", encoding="utf-8")
     return PREEMPTED_STATUS
 
 
@@ -157,7 +159,8 @@ def begin(paths: JobPaths, name: str, restarts: int) -> None:
         left.unlink()
     set_aside(paths.starter_log)
     (paths.root / NOTE_FILE).unlink(missing_ok=True)
-    (paths.root / START_FILE).write_text(f"{name} {restarts}\n", encoding="utf-8")
+    with suppress(OSError):  # a full disk is the ranks' to tell
+        (paths.root / START_FILE).write_text(f"{name} {restarts}\n", encoding="utf-8")
 
 
 def requeue(name: str) -> str:
