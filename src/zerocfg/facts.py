@@ -45,7 +45,7 @@ class HardwareFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Detected:
-    """What a probe of this machine found. Fields that it could not read hold their zero."""
+    """What a probe of this machine, or of a partition, found. Fields that it could not read hold their zero."""
 
     cpus: int
     host_memory_bytes: int
@@ -56,6 +56,8 @@ class Detected:
     reason: str = ""
     """Why there are no GPUs, in the probe's words: no driver, NVML not found, CUDA_VISIBLE_DEVICES is empty."""
     host: str = ""
+    place: str = "this machine"
+    """What was looked at, as a reason names it: under SLURM a partition, with the gres that it was read from."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -203,6 +203,7 @@ def test_hardware_auto_is_a_node_of_the_partition(cluster: Cluster) -> None:
     )
     assert [(g.name, g.compute_capability) for g in found.gpus] == [("H200-SXM-141GB", (9, 0))] * 8
     assert found.gpus[0].memory_bytes == 141 * 2**30
+    assert found.place == "partition big (scontrol: gres gpu:nvidia_h200:8)"
 
 
 def test_hardware_auto_takes_the_least_of_the_nodes_and_cores_not_threads(cluster: Cluster) -> None:
@@ -232,6 +233,7 @@ def test_hardware_auto_with_a_type_and_without_gpus(cluster: Cluster) -> None:
     bare = partition_machine(SlurmConfig(partition="cpu"), cluster, {})
     assert (bare.unknown, bare.detected.gpus, bare.detected.cpus) == ("", (), 16)
     assert bare.detected.reason == "no node of partition cpu has any"
+    assert bare.detected.place == "partition cpu (scontrol: gres without gpu)"
     unread = partition_machine(SlurmConfig(), Unread("scontrol: no controller"), {})
     assert (unread.unknown, unread.detected.cpus) == ("scontrol: no controller", 0)
 

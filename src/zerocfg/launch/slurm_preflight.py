@@ -179,8 +179,15 @@ def partition_machine(config: SlurmConfig, cluster: Cluster | Unread, environ: M
         p2p=bool(gpus) and all((sheet := gpu_facts(gpu.name)) is not None and sheet.p2p for gpu in gpus),
         reason=unknown or f"no node of {where} has any",
         host=where,
+        place=f"{where} (scontrol: gres {_gres(nodes)})",
     )
     return PartitionMachine(detected, unknown)
+
+
+def _gres(nodes: Sequence[Node]) -> str:
+    """As scontrol shows the nodes' GPUs: gpu:h200:8."""
+    found = {",".join(f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in node.gpus) for node in nodes}
+    return " or ".join(sorted(found - {""})) or "without gpu"
 
 
 def _boards(nodes: Sequence[Node], where: str) -> tuple[tuple[DetectedGpu, ...], str]:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -99,7 +99,7 @@ FOUND_CPU = {"accelerator": "cpu", "gpus_per_node": 2, "memory_bytes": 5 * GIB, 
                 "host_memory_bytes": 256 * GIB,
                 "numa_nodes": 2,
             },
-            {"cpus_per_node": "1 of this machine's 2 GPUs: that share of its 32 cores"},
+            {"cpus_per_node": "1 of the 2 GPUs of this machine: that share of its 32 cores"},
         ),
         (
             {"accelerator": Accelerator.cuda, "gpus_per_node": 3, "memory_bytes": 1, "compute_capability": "8.0", "cpus_per_gpu": 12},
@@ -212,3 +212,12 @@ def test_a_detected_gpu_has_the_link_rate_of_its_data_sheet() -> None:
     for link, rate in (("nvswitch", 450.0), ("pcie", 63.0)):
         machine = Detected(cpus=8, host_memory_bytes=2**38, numa_nodes=1, gpus=(gpu,), link=link, p2p=True)
         assert resolve_hardware(HardwareConfig(detect=True), machine).value.link_gbps == rate
+
+
+def test_what_a_partition_says_is_not_called_this_machine() -> None:
+    there = replace(TWO_H200, place="partition big (scontrol: gres gpu:h200:2)")
+    asked = HardwareConfig(detect=True, gpus_per_node=1)
+    reasons = {path: reason.text for path, reason in resolve_hardware(asked, there).reasons.items()}
+    assert reasons["gpu"] == "read off partition big (scontrol: gres gpu:h200:2)"
+    assert reasons["cpus_per_node"] == "1 of the 2 GPUs of partition big (scontrol: gres gpu:h200:2): that share of its 32 cores"
+    assert not [text for text in reasons.values() if "this machine" in text]

@@ -56,7 +56,7 @@ def resolve_hardware(config: HardwareConfig, detected: Detected | None) -> Resol
         given = getattr(config, name)
         if given is not None:
             values[name], reasons[name] = _plain(name, given, problems), asked(path)
-        elif name == "cpus_per_node" and (share := _share_of_cores(config, values["gpus_per_node"], found)):
+        elif name == "cpus_per_node" and (share := _share_of_cores(config, values["gpus_per_node"], found, detected)):
             values[name], reasons[name] = share
         elif name in found:
             values[name], reasons[name] = found[name]
@@ -78,7 +78,9 @@ def resolve_hardware(config: HardwareConfig, detected: Detected | None) -> Resol
     return Resolved(HardwareFacts(**values), reasons, problems)  # type: ignore[arg-type]
 
 
-def _share_of_cores(config: HardwareConfig, gpus: object, found: dict[str, tuple[object, Reason]]) -> tuple[int, Reason] | None:
+def _share_of_cores(
+    config: HardwareConfig, gpus: object, found: dict[str, tuple[object, Reason]], detected: Detected | None
+) -> tuple[int, Reason] | None:
     """What a run on some GPUs of a machine takes of its cores; the rest is for the jobs on the other GPUs."""
     assert isinstance(gpus, int)
     if config.cpus_per_gpu is not None:
@@ -87,9 +89,9 @@ def _share_of_cores(config: HardwareConfig, gpus: object, found: dict[str, tuple
     there, cores = (found.get(name, (0, None))[0] for name in ("gpus_per_node", "cpus_per_node"))
     assert isinstance(there, int)
     assert isinstance(cores, int)
-    if not 0 < gpus < there:
+    if not 0 < gpus < there or detected is None:
         return None
-    return max(1, cores * gpus // there), rule("probe", f"{gpus} of this machine's {there} GPUs: that share of its {cores} cores")
+    return max(1, cores * gpus // there), rule("probe", f"{gpus} of the {there} GPUs of {detected.place}: that share of its {cores} cores")
 
 
 def _ranges(values: dict[str, object]) -> list[Diagnostic]:
@@ -136,7 +138,7 @@ def _is_number(text: str) -> bool:
 def _needed(path: str, detect: bool, detected: Detected | None) -> Diagnostic:
     why = "the hardware option does not say it and detect is off"
     if detect:
-        why = (detected.reason if detected else "") or "this machine could not be read"
+        why = (detected.reason if detected else "") or f"{detected.place if detected else 'this machine'} could not be read"
     return Diagnostic(code="ZC120", path=path, message=f"{path} is not known: {why}", hint=f"{path}=VALUE, or hardware=auto")
 
 
@@ -144,6 +146,7 @@ def _found(config: HardwareConfig, detected: Detected) -> dict[str, tuple[object
     """Facts of this machine, by HardwareFacts field, for the accelerator that the config (or the machine) decides."""
     wanted = config.accelerator.value if config.accelerator is not None else ""
     on_cpu = wanted == "cpu"
+    read = f"read off {detected.place}"
     machine: dict[str, object] = {
         "cpus_per_node": detected.cpus,
         "host_memory_bytes": detected.host_memory_bytes,
@@ -164,11 +167,11 @@ def _found(config: HardwareConfig, detected: Detected) -> dict[str, tuple[object
         known = f"data sheet of {gpu.name}"
         rates = {**asdict(sheet), "link_gbps": sheet.link_gbps(detected.link)} if sheet else {}
         from_sheet = {k: (v, rule("hardware data sheet", known)) for k, v in rates.items() if k in _UNKNOWN}
-        return {**from_sheet, **{k: (v, rule("probe", "read off this machine")) for k, v in machine.items()}}
+        return {**from_sheet, **{k: (v, rule("probe", read)) for k, v in machine.items()}}
     if wanted == "cuda":
         # No GPU to read: only what every machine has. What is still missing is reported with the probe's reason.
-        return {k: (v, rule("probe", "read off this machine")) for k, v in machine.items()}
+        return {k: (v, rule("probe", read)) for k, v in machine.items()}
     ranks = max(1, int(config.gpus_per_node or _CPU_RANKS))
     machine |= {"accelerator": "cpu", "gpus_per_node": ranks, "memory_bytes": detected.host_memory_bytes // ranks}
-    why = f"no GPU here: {detected.reason}" if detected.reason and not on_cpu else "read off this machine"
-    return {k: (v, rule("probe", why if k in ("accelerator", "gpus_per_node") else "read off this machine")) for k, v in machine.items()}
+    why = f"no GPU here: {detected.reason}" if detected.reason and not on_cpu else read
+    return {k: (v, rule("probe", why if k in ("accelerator", "gpus_per_node") else read)) for k, v in machine.items()}
