@@ -46,19 +46,20 @@ LAUNCH_US = 8.6
 """Host time of one torch operator, kernel launch included."""
 KERNEL_US = 4.0
 """GPU time that a kernel takes at least: ramp up and down (2048^3 in 27 us, 22 of them at the rate of large products)."""
-STAGE3_MODULE_US = 500.0
+STAGE3_MODULE_US = 650.0
 """Host time that stage 3's hooks take for one module with parameters of its own in one forward and backward pass: fetch and
 release, twice. This and the next five: a 1.3 B GPT's steps of 0.29-0.39 s (block as leaf module), 0.47 s (DeepSpeed's defaults) and
 0.52 s (by module, small buckets), which differ by a third from host to host, shared out as the host's CPU time was on two CPU ranks."""
-STAGE3_GATHER_US = 40.0
-"""Of one more parameter in a module's gather, and its release."""
+STAGE3_GATHER_US = 150.0
+"""Of one parameter in a module's gather: the wait for it and its release. With norms and biases gathered by the block, not kept, a step
+took 40 ms longer where each is gathered once and 90 ms where it is twice (242 of them)."""
 STAGE3_GRADIENT_US = 450.0
 """Of one parameter's gradient hook at stage 3."""
 STAGE3_REDUCE_US = 500.0
 """Of one reduction at stage 3: gradients cut by rank, flattened, scattered, copied to their parts."""
 STAGE3_LINEAR_US = 150.0
 """That DeepSpeed's linear layer takes more than torch's own, both passes: a Python function each way."""
-STAGE3_PERSISTENT_US = 220.0
+STAGE3_PERSISTENT_US = 40.0
 """Of gathering one parameter that stays whole, after each step, in a call of its own (stage3.py:2834)."""
 BUCKET_US = 60.0
 """Host time of one parameter's gradient hook at stages 1 and 2: a copy into the bucket."""

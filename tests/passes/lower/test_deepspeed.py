@@ -18,7 +18,7 @@ ZERO3: dict[str, Any] = {
     "reduce_scatter": True,
     "reduce_bucket_size": 3145728,
     "stage3_prefetch_bucket_size": 3152384,
-    "stage3_param_persistence_threshold": 0,
+    "stage3_param_persistence_threshold": 5120,
     "stage3_max_live_parameters": 13188096,
     "stage3_max_reuse_distance": 3 * 13188096,
     "sub_group_size": 13188096,
@@ -27,9 +27,7 @@ ZERO3: dict[str, Any] = {
 }
 RELEASED = {name: value for name, value in ZERO3.items() if name != "memory_efficient_linear"} | {"stage3_max_reuse_distance": 13188096}
 """Where weights do not stay gathered."""
-NAMED = {**RELEASED, "stage3_param_persistence_threshold": 5120}
-"""Where the leaf modules are named."""
-BY_MODULE = {**NAMED, "reduce_bucket_size": 262144, "stage3_prefetch_bucket_size": 235929}
+BY_MODULE = {**RELEASED, "reduce_bucket_size": 262144, "stage3_prefetch_bucket_size": 235929}
 """Where no leaf module is looked for."""
 ZERO1: dict[str, Any] = {
     "stage": 1,
@@ -58,7 +56,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ),
     (
         {"parallelism": {"stage": 3, "leaf_module_classes": ["A", "B"]}},
-        {"zero_optimization": {**NAMED, "leaf_module": {"classes": ["A", "B"]}}},
+        {"zero_optimization": {**RELEASED, "leaf_module": {"classes": ["A", "B"]}}},
     ),
     ({"train.profile": "comms"}, {"comms_logger": {"enabled": True}}),
     ({"train.profile": "torch"}, {}),

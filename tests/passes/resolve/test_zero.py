@@ -85,7 +85,7 @@ def switches(on: bool, reduce_scatter: bool | None = None) -> dict[str, bool]:
                 # a block of 12 h^2 weights and two norms; 1e8 elements are the most for a bucket
                 "reduce_bucket_size": 5 * 4096**2,
                 "stage3_prefetch_bucket_size": 12 * 4096**2 + 2 * 4096,
-                "stage3_param_persistence_threshold": 0,
+                "stage3_param_persistence_threshold": 40_960,
                 "find_leaf_modules": True,
             },
         ),
@@ -100,7 +100,7 @@ def switches(on: bool, reduce_scatter: bool | None = None) -> dict[str, bool]:
                 "reduce_bucket_size": 12 * 64,
                 "allgather_bucket_size": 992,
                 "stage3_prefetch_bucket_size": 12 * 64 + 16,
-                "stage3_param_persistence_threshold": 0,
+                "stage3_param_persistence_threshold": 80,
                 "stage3_max_live_parameters": 992,
                 "stage3_max_reuse_distance": 992,
                 "sub_group_size": 992,
@@ -123,9 +123,7 @@ def test_the_reasons_hold_the_numbers() -> None:
         "reduce_bucket_size": "5 x hidden_size^2 = 5 x 4096^2: gradients of a block at once",
         "allgather_bucket_size": "DeepSpeed's default, 5e8",
         "stage3_prefetch_bucket_size": "the next block, a leaf module, while one computes: 201334784 parameters",
-        "stage3_param_persistence_threshold": (
-            "none: a block is gathered as one, with or without its norms; each that stays takes a gather of its own after each step"
-        ),
+        "stage3_param_persistence_threshold": "10 x hidden_size = 10 x 4096: norms and biases stay whole",
         "stage3_max_live_parameters": "DeepSpeed's default, 1e9",
         "stage3_max_reuse_distance": "DeepSpeed's default, 1e9",
         "sub_group_size": "DeepSpeed's default, 1e9",
