@@ -67,7 +67,7 @@ class Decision:
 
 
 Decide = Callable[[RunConfig, "Detected | None", str], Decision]
-"""zerocfg.planner.decide: (config, detected, torch's release). Injected, because it compiles its candidates itself."""
+"""zerocfg.probe.calibration.decide: (config, detected, torch's release). Injected, because it compiles its candidates itself."""
 
 
 def compile_run(

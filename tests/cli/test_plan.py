@@ -73,7 +73,9 @@ def test_a_calibration_is_preferred(cli: Any, tmp_path: Path, monkeypatch: Any) 
     after = json.loads(cli(*base)[1])
     assert after[0]["tokens_per_s_per_gpu"] < 0.7 * before[0]["tokens_per_s_per_gpu"]
     file.write_text("not json", encoding="utf-8")
-    assert json.loads(cli(*base)[1]) == before
+    _, out, err = cli(*base)
+    assert json.loads(out) == before
+    assert "warning[ZC513]" in err
 
 
 def test_measure_needs_the_script(cli: Any) -> None:

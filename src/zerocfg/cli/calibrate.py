@@ -7,8 +7,8 @@ import time
 
 from zerocfg.calibrate.run import CalibrationFailed, calibrate
 from zerocfg.cli import output
-from zerocfg.cli.calibration import calibration_file
 from zerocfg.cli.outcome import examine_overrides
+from zerocfg.probe.calibration import calibration_file
 
 
 def calibrate_command(*, gpus: int | None = None, as_json: bool = False) -> int:
@@ -30,7 +30,8 @@ def calibrate_command(*, gpus: int | None = None, as_json: bool = False) -> int:
     except CalibrationFailed as failed:
         output.say(f"calibration failed: {failed}")
         return 1
-    file = calibration_file(hardware.gpu if hardware.is_cuda else "cpu", ranks)
+    found["hardware"] = hardware.gpu if hardware.is_cuda else "cpu"
+    file = calibration_file(found["hardware"], ranks)
     found["seconds"] = round(time.monotonic() - start, 1)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

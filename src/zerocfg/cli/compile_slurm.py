@@ -20,7 +20,7 @@ from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_place import Placement
 from zerocfg.launch.slurm_script import SLURM_DIR, Start, sbatch_script
 from zerocfg.passes.lower.slurm import PATH
-from zerocfg.planner import decide
+from zerocfg.probe.calibration import decide
 from zerocfg.probe.installed import installed
 
 _LAUNCHER = "hydra/launcher"

@@ -12,7 +12,7 @@ from zerocfg.compose import Composed, compose
 from zerocfg.diagnostics import Diagnostic, has_errors, in_order
 from zerocfg.facts import Detected
 from zerocfg.plan import Plan
-from zerocfg.planner import decide
+from zerocfg.probe.calibration import decide
 from zerocfg.probe.installed import installed
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from zerocfg.cli import output
-from zerocfg.cli.calibration import stored_calibration
 from zerocfg.cli.outcome import detect
 from zerocfg.cli.plots import NoMatplotlib, plan_plot
 from zerocfg.compiler import open_fields, resolve
@@ -18,6 +17,7 @@ from zerocfg.planner.cost import TERMS
 from zerocfg.planner.rank import Search, search
 from zerocfg.planner.rule import rule_of_size
 from zerocfg.planner.space import NONE, Axes, changed
+from zerocfg.probe.calibration import stored_calibration
 from zerocfg.probe.installed import installed
 from zerocfg.schema import RunConfig
 from zerocfg.schema.load import load
@@ -59,7 +59,8 @@ def plan_command(
         problems += found
         return _by_rule(config, plan.hardware, problems, as_json)
     calibration = stored_calibration(plan.hardware)
-    result = search(config, detected, axes, torch=torch, calibration=calibration)
+    problems += calibration.problems
+    result = search(config, detected, axes, torch=torch, calibration=calibration.found)
     if not result.ranked:
         return _refused([*problems, *result.problems, *result.too_large], as_json)
     output.report(problems)

@@ -190,7 +190,7 @@ def _one(
         return None, found
     if uses_groups(config):
         from zerocfg.compiler import examine
-        from zerocfg.planner import decide
+        from zerocfg.probe.calibration import decide
 
         with hydra_config(config):
             composed = from_hydra(config, overrides, parsed=composed_job.parsed, sources=composed_job.sources)

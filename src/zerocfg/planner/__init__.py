@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from zerocfg.compiler import Decision
     from zerocfg.facts import Detected
+    from zerocfg.planner.fill_in import ReadCalibration
     from zerocfg.schema import RunConfig
 
 CODES: dict[str, str] = {
@@ -18,8 +16,11 @@ CODES: dict[str, str] = {
 }
 
 
-def decide(config: RunConfig, detected: Detected | None, torch: str = "", *, calibration: Mapping[str, Any] | None = None) -> Decision:
-    """Fill in what `config` leaves open. Loaded only when something is: most runs have nothing to plan."""
-    from zerocfg.planner.decide import fill_in
+def decide(config: RunConfig, detected: Detected | None, torch: str = "", *, stored: ReadCalibration | None = None) -> Decision:
+    """Fill in what `config` leaves open. Loaded only when something is: most runs have nothing to plan.
 
-    return fill_in(config, detected, torch, calibration=calibration)
+    stored: reads what was calibrated of a machine; None: the data sheet (zerocfg.probe.calibration has both together).
+    """
+    from zerocfg.planner.fill_in import fill_in
+
+    return fill_in(config, detected, torch, stored=stored)

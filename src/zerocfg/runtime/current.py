@@ -85,8 +85,8 @@ def _compile_for_one() -> CompiledRun:
 
     from zerocfg.compiler import compile_run
     from zerocfg.compose import compose_job
-    from zerocfg.planner import decide
     from zerocfg.probe import detect
+    from zerocfg.probe.calibration import decide
 
     instance = HydraConfig.instance()
     assert isinstance(instance.cfg, DictConfig)

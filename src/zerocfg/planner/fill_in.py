@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from zerocfg.compiler import Decision, open_fields, resolve
 from zerocfg.diagnostics import Diagnostic, Severity
-from zerocfg.facts import Detected
+from zerocfg.facts import Detected, HardwareFacts
 from zerocfg.planner.rank import Ranked, Search, search
 from zerocfg.planner.rule import rule_of_size
 from zerocfg.planner.space import NONE, Axes, changed
@@ -27,21 +27,27 @@ def axes_of(left: list[str]) -> Axes:
     )
 
 
-def fill_in(config: RunConfig, detected: Detected | None, torch: str = "", *, calibration: Mapping[str, Any] | None = None) -> Decision:
+ReadCalibration = Callable[[HardwareFacts], "tuple[Mapping[str, Any] | None, Sequence[Diagnostic]]"]
+"""(what was measured or None, what is wrong with it)."""
+
+
+def fill_in(config: RunConfig, detected: Detected | None, torch: str = "", *, stored: ReadCalibration | None = None) -> Decision:
     """Give every open field its value. Codes: ZC501, ZC502 of the smallest plan when none fits, ZC511 chosen by the rule of size."""
     left = open_fields(config)
     settled = changed(config, _stand_ins(left))
-    if not resolve(settled, detected, torch)[0].is_described:
+    plan = resolve(settled, detected, torch)[0]
+    if not plan.is_described:
         return _by_rule(config, detected, torch, left)
+    calibration, told = stored(plan.hardware) if stored is not None else (None, ())
     found = search(settled, detected, axes_of(left), torch=torch, calibration=calibration)
     if not found.ranked:
         # without a plan that resolves, the compiler finds the same problems once more
-        return Decision(settled, {}, found.too_large)
+        return Decision(settled, {}, [*told, *found.too_large])
     best = found.ranked[0]
     why = reason(best, found)
     reasons = {path: why for path in [*left, *best.changes] if path in best.changes}
     decided = changed(config, _only(best.changes, [*left, *_sizes(best)]))
-    return Decision(decided, reasons, [])
+    return Decision(decided, reasons, list(told))
 
 
 def reason(best: Ranked, found: Search) -> str:

@@ -1,0 +1,84 @@
+"""Where a calibration lies, what is taken of it, what is said of one that cannot be used."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zerocfg.compiler import examine
+from zerocfg.compose import compose
+from zerocfg.facts import HardwareFacts
+from zerocfg.probe.calibration import calibration_file, decide, stored_calibration
+
+BASE = ("model=gpt_1b3", "hardware=h200x2")
+WHOLE = {"hardware": "H200-SXM-141GB", "gpu": "NVIDIA H200", "matmul_tflops": {"bf16": 300.0}, "all_gather": [[1e6, 20.0], [1e9, 4000.0]]}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "zerocfg").mkdir()
+    return tmp_path / "zerocfg"
+
+
+@pytest.fixture
+def hardware() -> HardwareFacts:
+    outcome = examine(compose(list(BASE)).container)
+    assert outcome.plan is not None
+    return outcome.plan.hardware
+
+
+def test_the_file_is_named_after_gpu_and_count(cache: Path) -> None:
+    assert calibration_file("H200-SXM-141GB", 2) == cache / "calibration-h200-sxm-141gb-x2.json"
+    assert calibration_file("NVIDIA A100", 8, 4) == cache / "calibration-a100-x8-n4.json"
+    assert calibration_file("cpu", 2) == cache / "calibration-cpu-x2.json"
+
+
+def test_of_another_number_of_gpus_all_but_the_links_is_taken(cache: Path, hardware: HardwareFacts) -> None:
+    assert stored_calibration(hardware).found is None
+    (cache / "calibration-h200-sxm-141gb-x8.json").write_text(json.dumps(WHOLE), encoding="utf-8")
+    found = stored_calibration(hardware).found
+    assert found is not None
+    assert (found["matmul_tflops"], "all_gather" in found) == ({"bf16": 300.0}, False)
+    assert found["source"] == "calibration of the same GPU (calibration-h200-sxm-141gb-x8.json), links of 2 by the data sheet"
+    (cache / "calibration-h200-sxm-141gb-x2.json").write_text(json.dumps(WHOLE), encoding="utf-8")
+    found = stored_calibration(hardware).found
+    assert found is not None
+    assert found["all_gather"] == WHOLE["all_gather"]
+    assert found["source"] == "calibration of this machine (calibration-h200-sxm-141gb-x2.json)"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("not json", "is not JSON"),
+        ("[1]", "holds list, not an object"),
+        (json.dumps({**WHOLE, "hardware": "A100-SXM4-80GB"}), "was measured on A100-SXM4-80GB, and this run is for H200-SXM-141GB"),
+        (json.dumps({**WHOLE, "memory_gbps": "fast"}), "has no measurement in memory_gbps"),
+        (json.dumps({**WHOLE, "memory_gbps": -1}), "has no measurement in memory_gbps"),
+        (json.dumps({**WHOLE, "all_reduce": [[1, 2, 3]], "matmul_tflops": 3}), "has no measurement in matmul_tflops, all_reduce"),
+    ],
+)
+def test_what_cannot_be_used_is_said(cache: Path, hardware: HardwareFacts, content: str, said: str) -> None:
+    """ZC513."""
+    file = cache / "calibration-h200-sxm-141gb-x2.json"
+    file.write_text(content, encoding="utf-8")
+    stored = stored_calibration(hardware)
+    assert stored.found is None
+    (problem,) = stored.problems
+    assert (problem.code, problem.severity.name) == ("ZC513", "WARNING")
+    assert problem.message.startswith(f"{file} {said}")
+    # auto says so too, and goes by the data sheet
+    outcome = examine(compose([*BASE, "parallelism=auto"]).container, decide=decide)
+    assert outcome.run is not None
+    assert "ZC513" in {d.code for d in outcome.diagnostics}
+    assert "from the data sheet" in outcome.run.provenance["zero_optimization.stage"].reason
+
+
+def test_auto_goes_by_the_calibration(cache: Path) -> None:
+    (cache / "calibration-h200-sxm-141gb-x2.json").write_text(json.dumps(WHOLE), encoding="utf-8")
+    run: Any = examine(compose([*BASE, "parallelism=auto"]).container, decide=decide).run
+    assert "from the calibration of this machine" in run.provenance["zero_optimization.stage"].reason
