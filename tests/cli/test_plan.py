@@ -26,8 +26,10 @@ def test_the_table(cli: Any) -> None:
     lines = out.splitlines()
     assert lines[0] == "llama2_7b, 6.74B parameters, sequences of 4096, on 4 x A100-SXM4-80GB"
     assert [line.split(".")[0].strip() for line in lines if line[:4].strip().rstrip(".").isdigit() and line[3] == "."] == ["1", "2"]
-    assert lines[-1].startswith("1. takes ")
-    assert "GPU compute" in lines[-1]
+    (takes,) = [line for line in lines if line.startswith("1. takes ")]
+    assert "GPU compute" in takes
+    assert any(line.startswith("  parallelism.stage3_max_live_parameters=") and " slower, " in line for line in lines)
+    assert any(line.startswith("  parallelism.leaf_module_classes=the repeated block: [] is ") for line in lines)
 
 
 def test_what_the_command_line_sets_stays(cli: Any) -> None:

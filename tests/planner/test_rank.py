@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.planner.conftest import Configure
+from tests.planner.conftest import Configure, MakePlan
 from zerocfg.compiler import compile_run
 from zerocfg.compose import compose
 from zerocfg.memory import estimate
@@ -83,3 +83,28 @@ def test_sizes_are_changed_for_a_gain_only(configure: Configure) -> None:
         for r in search(configure("model=gpt_1b3", "hardware=h200x2"), None, Axes()).ranked
     ]
     assert len(kinds) == len(set(kinds))
+
+
+def test_each_choice_beside_its_neighbour(make_plan: MakePlan) -> None:
+    """Every neighbour differs in what it says, and none of a kept choice's is much faster."""
+    from zerocfg.planner.knobs import neighbours
+    from zerocfg.planner.rates import rates_of
+
+    plan = make_plan("model=gpt_1b3", "hardware=h200x2", "parallelism=zero3", "batch.micro_batch_size=4")
+    found = neighbours(plan, rates_of(plan.hardware))
+    assert [n.path.partition(".")[2] for n in sorted(found, key=lambda n: n.path)] == [
+        "leaf_module_classes",
+        "memory_efficient_linear",
+        "overlap_comm",
+        "reduce_bucket_size",
+        "stage3_max_live_parameters",
+        "stage3_param_persistence_threshold",
+        "stage3_prefetch_bucket_size",
+    ]
+    assert all(n.value != n.other for n in found)
+    assert [n.slower for n in found] == sorted((n.slower for n in found), reverse=True)
+    assert found[-1].slower > -0.02
+    by_path = {n.path: n for n in found}
+    assert by_path["parallelism.leaf_module_classes"].slower > 0.2
+    assert by_path["parallelism.stage3_max_live_parameters"].more_bytes < -(2**30)
+    assert neighbours(make_plan("model=gpt_1b3", "hardware=h200x2", "parallelism=ddp"), rates_of(plan.hardware)) == []

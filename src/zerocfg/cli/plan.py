@@ -13,8 +13,11 @@ from zerocfg.compose import compose
 from zerocfg.diagnostics import Diagnostic, Severity, has_errors, in_order
 from zerocfg.facts import HardwareFacts
 from zerocfg.memory.estimate import rank_of
+from zerocfg.plan import Plan
 from zerocfg.planner.cost import TERMS
+from zerocfg.planner.knobs import neighbours
 from zerocfg.planner.rank import Search, search
+from zerocfg.planner.rates import Rates
 from zerocfg.planner.rule import rule_of_size
 from zerocfg.planner.space import NONE, Axes, changed
 from zerocfg.probe.calibration import stored_calibration
@@ -144,6 +147,24 @@ def report(result: Search, config: RunConfig, top: int) -> Iterator[str]:
         + ", ".join(f"{label} {seconds:.3g} s" for name, label in TERMS.items() if (seconds := float(getattr(best.cost, name))) > 0)
         + (f" ({best.cost.recompute:.3g} s of compute is recomputation)" if best.cost.recompute else "")
     )
+    yield from why(plan, result.rates)
+
+
+def why(plan: Plan, rates: Rates) -> Iterator[str]:
+    """What the choices that no override above names are good for."""
+    others = neighbours(plan, rates)
+    if not others:
+        return
+    yield ""
+    yield "what else was decided in 1., and what another value would do (zerocfg explain has the reasons)"
+    for found in others:
+        memory = f", {human_bytes(abs(found.more_bytes))} {'more' if found.more_bytes > 0 else 'less'}" if found.more_bytes else ""
+        speed = f"{abs(found.slower):.1%} {'slower' if found.slower > 0 else 'faster'}" if abs(found.slower) >= 0.0005 else "as fast"
+        yield f"  {found.path}={text(found.value)}: {text(found.other)} is {speed}{memory}"
+
+
+def text(value: object) -> str:
+    return "[]" if value == () else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _slow_links(hardware: HardwareFacts) -> Iterator[Diagnostic]:

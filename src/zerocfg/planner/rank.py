@@ -17,6 +17,7 @@ from zerocfg.planner.cost import Cost, cost_of
 from zerocfg.planner.rates import Rates, rates_of
 from zerocfg.planner.space import MICRO_BATCHES, Axes, Candidate, candidates, changed
 from zerocfg.schema import RunConfig
+from zerocfg.sizes import shape_of
 
 NO_GAIN = 0.995
 """A size is only changed for more than this in speed."""
@@ -94,13 +95,14 @@ def search(
 
     calibration: what `zerocfg calibrate` wrote for this hardware.
     """
-    hardware = resolve(config, detected, torch)[0].hardware
-    rates = rates_of(hardware, calibration)
+    first = resolve(config, detected, torch)[0]
+    hardware, rates = first.hardware, rates_of(first.hardware, calibration)
+    shape = shape_of(first.model, first.profile.parameters if first.profile is not None else None)
     found: dict[bool, list[Ranked]] = {True: [], False: []}
     smallest: _Sized | None = None
     first_problems: list[Diagnostic] | None = None
     tried = 0
-    for candidate in candidates(config, hardware, axes):
+    for candidate in candidates(config, hardware, axes, shape.whole):
         plan, problems = _resolved(config, candidate, detected, axes, torch)
         if plan is None:
             first_problems = first_problems if first_problems is not None else problems

@@ -9,9 +9,12 @@ from typing import Any
 from zerocfg.facts import HardwareFacts
 from zerocfg.schema import RunConfig
 from zerocfg.schema.types import DType, OffloadDevice
+from zerocfg.sizes import WALKS
 
 SMALL_BUCKET = 50_000_000
 """Elements. The last bucket of the backward pass has no compute left beside it, and each bucket takes memory twice."""
+TIGHT = 2 * SMALL_BUCKET
+"""Parameters that are live at a time where memory is short: a block or two."""
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """Tried where no global batch is asked for."""
 
@@ -58,13 +61,13 @@ def changed(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
     return replace(config, **{group: replace(getattr(config, group), **values) for group, values in groups.items()})
 
 
-def candidates(config: RunConfig, hardware: HardwareFacts, axes: Axes) -> Iterator[Candidate]:
-    """Every combination that could make sense; micro batches are tried by whoever ranks them."""
+def candidates(config: RunConfig, hardware: HardwareFacts, axes: Axes, parameters: int) -> Iterator[Candidate]:
+    """Every combination that could make sense; micro batches are tried by whoever ranks them. parameters: of the model."""
     for base in _precision(config, hardware, axes):
         for staged in _stages(config, base, axes):
             for moved in _offloads(config, hardware, staged, axes):
                 for recomputed in _checkpointing(moved, axes):
-                    yield from _sizes(config, hardware, recomputed, axes)
+                    yield from _sizes(config, hardware, recomputed, axes, parameters)
 
 
 def _precision(config: RunConfig, hardware: HardwareFacts, axes: Axes) -> Iterator[Candidate]:
@@ -110,7 +113,7 @@ def _checkpointing(base: Candidate, axes: Axes) -> Iterator[Candidate]:
         yield base.also((f"activation_checkpointing={option}",), {"activation_checkpointing.enabled": enabled})
 
 
-def _sizes(config: RunConfig, hardware: HardwareFacts, base: Candidate, axes: Axes) -> Iterator[Candidate]:
+def _sizes(config: RunConfig, hardware: HardwareFacts, base: Candidate, axes: Axes, parameters: int) -> Iterator[Candidate]:
     yield base
     asked = config.parallelism
     stage = int(base.changes.get("parallelism.stage", asked.stage) or 0)
@@ -120,8 +123,9 @@ def _sizes(config: RunConfig, hardware: HardwareFacts, base: Candidate, axes: Ax
         # a gather as large as the default costs no memory of its own: weights are gathered in place
         yield base.also((f"parallelism.reduce_bucket_size={SMALL_BUCKET}",), {"parallelism.reduce_bucket_size": SMALL_BUCKET})
     if stage == 3 and asked.stage3_max_live_parameters is None and asked.stage3_max_reuse_distance is None:
-        # holds a block or two, for cards with little memory
-        small = {"parallelism.stage3_max_live_parameters": SMALL_BUCKET * 2, "parallelism.stage3_max_reuse_distance": SMALL_BUCKET * 2}
-        yield base.also(tuple(f"{path}={value}" for path, value in small.items()), small)
+        # a block or two, for cards with little memory; and all weights, where there is more room than the rule asks for
+        for live, reuse in ((TIGHT, TIGHT), (parameters, WALKS * parameters)):
+            limits = {"parallelism.stage3_max_live_parameters": live, "parallelism.stage3_max_reuse_distance": reuse}
+            yield base.also(tuple(f"{path}={value}" for path, value in limits.items()), limits)
     if stage == 3 and hardware.num_nodes > 1 and asked.zero_hpz_partition_size is None:
         yield base.also(("parallelism.zero_hpz_partition_size=0",), {"parallelism.zero_hpz_partition_size": 0})

@@ -15,7 +15,9 @@ def predicted(plan: Plan) -> dict[str, float]:
     """Peak memory of a GPU and tokens/s of all ranks, from the calibration or the data sheet; nothing on cpu or for a model that is not described."""
     if not plan.is_described or not plan.hardware.is_cuda:
         return {}
-    speed = cost_of(plan, rates_of(plan.hardware, stored_calibration(plan.hardware).found)).tokens_per_s_per_gpu(plan.topology.tensor_parallel_degree)
+    speed = cost_of(plan, rates_of(plan.hardware, stored_calibration(plan.hardware).found)).tokens_per_s_per_gpu(
+        plan.topology.tensor_parallel_degree
+    )
     return {
         "predicted_peak_memory_bytes": estimate(plan).peak_allocated_bytes,
         "predicted_tokens_per_s": round(speed * plan.topology.world_size, 1),
