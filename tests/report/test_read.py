@@ -11,7 +11,7 @@ import pytest
 
 from zerocfg.hidden import HIDDEN
 from zerocfg.launch.sweep_results import SweepRow, write_results
-from zerocfg.report.data import RunData, SweepData
+from zerocfg.report.data import Log, RunData, SweepData
 from zerocfg.report.read import clean, read_folder, read_run
 from zerocfg.report.run_page import run_page
 from zerocfg.report.sweep_page import sweep_page
@@ -41,7 +41,7 @@ def test_a_whole_run(make_run: MakeRun, tmp_path: Path) -> None:
     assert found.number("tokens_per_s") == 1000.0
     assert found.prediction is not None
     assert found.prediction.memory_bytes == 80 * 2**30
-    assert found.log is None
+    assert found.logs == ()
 
 
 def test_a_run_that_is_under_way(make_run: MakeRun, tmp_path: Path) -> None:
@@ -100,21 +100,39 @@ def test_numbers_that_are_none(make_run: MakeRun, tmp_path: Path) -> None:
 def test_logs_say_why(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_TOKEN", "hf_sesame")
     folder = make_run(tmp_path / "job", finished=False)
-    assert (run_in(folder).state, run_in(folder).log) == ("stopped", None)
+    assert (run_in(folder).state, run_in(folder).logs) == ("stopped", ())
     (folder / "rank_0.log").write_text("all is well\n")
     found = run_in(folder)
-    assert (found.state, found.log and found.log.lines) == ("stopped", ("all is well",))
+    assert (found.state, found.logs) == ("stopped", (Log(name="rank_0.log", lines=("all is well",)),))
     trace = ["Traceback (most recent call last):", *(f"  frame {i}" for i in range(40)), "KeyError: 'hf_sesame'"]
     (folder / "rank_10.log").write_text("\n".join(["before"] * 50 + trace))
     (folder / "rank_2.log").write_text("error[ZC201] no\n  API_KEY=12345 and KEY_OF: x\n\x1b[31mred\x1b[0m\n")
     found = run_in(folder)
     assert found.state == "failed"
-    assert found.log is not None
-    assert (found.log.name, found.log.lines) == ("rank_2.log", ("error[ZC201] no", f"  API_KEY={HIDDEN} and KEY_OF: {HIDDEN}", "red"))
+    lines = ("error[ZC201] no", f"  API_KEY={HIDDEN} and KEY_OF: {HIDDEN}", "red")
+    assert found.logs == (Log(name="rank_2.log", lines=lines),)
     (folder / "rank_2.log").unlink()
+    assert run_in(folder).logs == (Log(name="rank_10.log", lines=(*trace[:-1], f"KeyError: '{HIDDEN}'")),)
+
+
+def test_a_failure_without_a_traceback(make_run: MakeRun, tmp_path: Path) -> None:
+    """The user's own mistake has none, nor has a rank that was killed; torchrun knows which rank was the first."""
+    folder = make_run(tmp_path / "job", finished=None)
+    (folder / ".zerocfg").mkdir()
+    for rank in range(2):
+        (folder / f"rank_{rank}.log").write_text(f"rank {rank} says no\n")
+    report = (
+        "Failures:\n[1]:\n  rank      : 0 (local_rank: 0)\nRoot Cause (first observed failure):\n[0]:\n  rank      : 1 (local_rank: 1)\n"
+    )
+    (folder / ".zerocfg" / "torchrun.log").write_text(f"Traceback (most recent call last):\n  torchrun's\n{report}")
     found = run_in(folder)
-    assert found.log is not None
-    assert found.log.lines == (*trace[:-1], f"KeyError: '{HIDDEN}'")
+    assert (found.state, [log.name for log in found.logs]) == ("failed", ["rank_1.log", ".zerocfg/torchrun.log"])
+    assert [log.lines[0] for log in found.logs] == ["rank 1 says no", "Failures:"]
+    (folder / "rank_1.log").unlink()
+    assert [log.name for log in run_in(folder).logs] == [".zerocfg/torchrun.log"]
+    (folder / ".zerocfg" / "preflight").mkdir()
+    (folder / ".zerocfg" / "preflight" / "report.txt").write_text("error[ZC880] a node is not fit\n")
+    assert [log.lines for log in run_in(folder).logs] == [("error[ZC880] a node is not fit",)]
 
 
 def test_secrets_are_not_shown(make_run: MakeRun, tmp_path: Path) -> None:
@@ -140,6 +158,13 @@ def test_a_sweep_that_runs(make_run: MakeRun, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     found = sweep_in(tmp_path)
     assert [(job.label, job.state) for job in found.jobs] == [("9", "done"), ("10", "unknown"), ("lr=1/a", "done")]
+
+
+def test_a_relative_folder_is_the_same_folder(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [SweepRow(job=n, state="done", overrides="", folder=str(make_run(tmp_path / "s" / str(n)))) for n in range(2)]
+    write_results(tmp_path / "s", rows)
+    monkeypatch.chdir(tmp_path)
+    assert len(sweep_in(Path("s")).jobs) == 2
 
 
 def test_a_sweep_that_was_moved(make_run: MakeRun, tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ class RunData:
     checkpoints: tuple[Saved, ...] = ()
     damaged: tuple[str, ...] = ()
     """Checkpoints that are not whole, each with its reason."""
-    log: Log | None = None
-    """Of the rank that says why a run did not end well."""
+    logs: tuple[Log, ...] = ()
+    """Why a run did not end well."""
     notes: tuple[str, ...] = ()
 
     def get(self, path: str, default: Any = None) -> Any:
@@ -114,11 +114,11 @@ class SweepData:
 
 
 def number(value: object) -> float | None:
-    """A finite number, else None."""
+    """A number of a size that can be drawn, else None."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
         found = float(value)
     except OverflowError:
         return None
-    return found if abs(found) < float("inf") else None
+    return found if abs(found) < 1e100 else None

@@ -25,6 +25,8 @@ _TAIL_BYTES, _TAIL_LINES, _LINE_LENGTH = 65536, 25, 400
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _ASSIGNED = re.compile(r"\b([A-Z][A-Z0-9_]{2,})(['\"]?\s*[=:]\s*['\"]?)([^\s'\",}]+)")
 _TROUBLE = ("Traceback (most recent call last)", "error[ZC")
+_CAUSE = re.compile(r"Root Cause.*?\brank\s*: (\d+)", re.DOTALL)
+"""In torchrun's report."""
 _ENDED_WELL = ("done", "running", "pending")
 
 
@@ -71,12 +73,12 @@ def read_sweep(folder: Path) -> SweepData:
     jobs, seen = [], set()
     for row in (rows[key] for key in sorted(rows)):
         place = _place(folder, row.folder)
-        seen.add(place)
+        seen.add(place.resolve() if place is not None else None)
         run = read_run(place, state=row.state) if place is not None and _is_run(place) else None
-        overrides = (run.overrides if run is not None else ()) or (hide_assigned(row.overrides),)
+        overrides = (run.overrides if run is not None else ()) or tuple(hide_assigned(row.overrides).split())
         jobs.append(JobData(label=str(row.job), state=row.state, overrides=overrides, objective=number(row.objective), run=run))
     for place in _runs_below(folder):
-        if place not in seen:
+        if place.resolve() not in seen:
             run = read_run(place)
             label = str(place.relative_to(folder))
             jobs.append(JobData(label=label, state=run.state, overrides=run.overrides, objective=None, run=run))
@@ -115,9 +117,9 @@ def read_run(folder: Path, *, state: str = "") -> RunData:
     summary = _mapping(paths.summary, notes if not records else [])
     if not summary and records:
         notes.append("summary.json is not there: the run has not ended, or it was killed; numbers are those of the last logged step")
-    log = _telling_log(folder, paths)
+    logs, failed = _telling_logs(folder, paths)
     if not state:
-        state = _state(summary, log)
+        state = "done" if summary.get("finished") is True else "failed" if failed else "stopped" if summary else "unknown"
     checkpoints, damaged = survey(folder / _directory(plan))
     return RunData(
         name=f"{folder.resolve().parent.name}/{folder.resolve().name}",
@@ -133,17 +135,9 @@ def read_run(folder: Path, *, state: str = "") -> RunData:
         prediction=_prediction(plan, notes),
         checkpoints=tuple(Saved(step=c.step, path=c.path.name, size_bytes=_size(c.manifest.get("files"))) for c in checkpoints),
         damaged=tuple(damaged),
-        log=log if state not in _ENDED_WELL else None,
+        logs=logs if state not in _ENDED_WELL else (),
         notes=tuple(notes),
     )
-
-
-def _state(summary: Mapping[str, Any], log: Log | None) -> str:
-    if summary.get("finished") is True:
-        return "done"
-    if log is not None and any(mark in line for line in log.lines for mark in _TROUBLE):
-        return "failed"
-    return "stopped" if summary else "unknown"
 
 
 def _json(path: Path, notes: list[str]) -> Any:
@@ -185,7 +179,7 @@ def _records(metrics: Path, notes: list[str]) -> tuple[dict[str, Any], ...]:
             step = number(entry["step"])
         except (ValueError, KeyError, TypeError, RecursionError):
             step = None
-        if step is None:
+        if step is None or not 0 <= step < 1e15:
             broken += 1
             continue
         by_step[step] = {"step": step, **{name: value for name, item in entry.items() if (value := number(item)) is not None}}
@@ -235,31 +229,48 @@ def _without_secrets(node: Any) -> Any:
     return [_without_secrets(item) for item in node] if isinstance(node, list) else node
 
 
-def _telling_log(folder: Path, paths: JobPaths) -> Log | None:
-    """The log that says why: a preflight's report, the first rank's with a traceback, else rank 0's, else torchrun's."""
+def _telling_logs(folder: Path, paths: JobPaths) -> tuple[tuple[Log, ...], bool]:
+    """(logs that say how a run ended, whether they tell of a failure).
+
+    A preflight's report; the first rank's with a traceback; that of the rank that torchrun names as the cause, and torchrun's own;
+    else rank 0's, or torchrun's.
+    """
 
     def rank(path: Path) -> int:
         return int(path.stem.removeprefix("rank_"))
 
-    ranks = sorted((p for p in folder.glob("rank_*.log") if p.stem.removeprefix("rank_").isdigit()), key=rank)
-    logs = [log for path in (paths.preflight_report, *ranks, paths.starter_log) if (log := _tail(path, folder)) is not None]
-    telling = [log for log in logs if any(mark in line for line in log.lines for mark in _TROUBLE)]
-    return next(iter([*telling, *logs]), None)
+    if report := _text(paths.preflight_report):
+        return (_end(report, paths.preflight_report, folder),), True
+    found = sorted((p for p in folder.glob("rank_*.log") if p.stem.removeprefix("rank_").isdigit()), key=rank)
+    ranks = {rank(path): (path, text) for path in found if (text := _text(path))}
+    for path, text in ranks.values():
+        if any(mark in text for mark in _TROUBLE):
+            return (_end(text, path, folder),), True
+    said = _text(paths.starter_log)
+    if cause := _CAUSE.search(said):
+        own = [entry for first, entry in ranks.items() if first == int(cause[1])]
+        return tuple(_end(text, path, folder) for path, text in [*own, (paths.starter_log, said[said.rfind("Failures:") :])]), True
+    last = [*list(ranks.values())[:1], *([(paths.starter_log, said)] if said else [])]
+    return tuple(_end(text, path, folder) for path, text in last[:1]), False
 
 
-def _tail(path: Path, folder: Path) -> Log | None:
+def _text(path: Path) -> str:
+    """The end of a file; empty without one."""
     try:
         with path.open("rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - _TAIL_BYTES))
-            text = file.read().decode("utf-8", errors="replace")
+            return file.read().decode("utf-8", errors="replace").strip()
     except OSError:
-        return None
+        return ""
+
+
+def _end(text: str, path: Path, folder: Path) -> Log:
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     # a traceback is shown from its start
     start = next((i for i in range(len(lines) - 1, -1, -1) if any(mark in lines[i] for mark in _TROUBLE)), len(lines))
     shown = lines[min(max(start, len(lines) - 4 * _TAIL_LINES), max(0, len(lines) - _TAIL_LINES)) :]
-    return Log(name=str(path.relative_to(folder)), lines=tuple(clean(shown))) if shown else None
+    return Log(name=str(path.relative_to(folder)), lines=tuple(clean(shown)))
 
 
 def clean(lines: Iterable[str], environ: Mapping[str, str] = os.environ) -> list[str]:

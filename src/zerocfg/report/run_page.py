@@ -27,7 +27,7 @@ def run_page(run: RunData) -> str:
         tiles(_tiles(run)),
         section("Training", charts(_loss(run), _speed(run), _times(run), _rate(run))),
         section("Where the time and the memory go", charts(_memory(run), time_bars([run]), communication(run))),
-        section("How it ended", _log(run)) if run.log is not None else None,
+        section("How it ended", log_details(run, "last lines", opened=True)),
         section("Configuration", _configuration(run)),
         section("Checkpoints and starts", _checkpoints(run)),
         section("Logged values", _values(run)),
@@ -194,8 +194,8 @@ def _memory(run: RunData) -> Markup | None:
     return bar_chart("Memory of a rank", bars, unit=unit, form=human_bytes, limit=limit, foot=foot) if bars else None
 
 
-def _log(run: RunData) -> Markup | None:
-    return details("last lines", "\n".join(run.log.lines), remark=run.log.name, opened=True, log=True) if run.log is not None else None
+def log_details(run: RunData, title: str, *, opened: bool) -> list[Markup]:
+    return [details(title, "\n".join(log.lines), remark=log.name, opened=opened, log=True) for log in run.logs]
 
 
 def _configuration(run: RunData) -> list[object]:

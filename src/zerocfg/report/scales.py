@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+_TINY = 1e-250
 Points = Sequence[tuple[float, float]]
 
 
@@ -22,9 +23,13 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 def domain(values: Sequence[float], *, zero: bool) -> tuple[float, float]:
     """Of an axis: with a little room, from 0 where lengths are compared."""
     low, high = min(values), max(values)
+    size = max(abs(low), abs(high))
+    if size < _TINY:
+        return -0.5 if not zero else min(0.0, low), 1.0
     if zero:
-        return min(0.0, low), high * 1.05 if high > 0 else 1.0
-    room = 0.05 * (high - low) or 0.05 * abs(high) or 0.5
+        return min(0.0, low), 1.05 * high if high > 1e-9 * size else 0.05 * size
+    # values that differ in their last digits only are drawn as a flat line
+    room = 0.05 * (high - low if high - low > 1e-9 * size else size)
     return low - room, high + room
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from zerocfg.report.charts import Bar, Series, bar_chart, line_chart
 from zerocfg.report.data import JobData, SweepData
 from zerocfg.report.html import Markup, tag
-from zerocfg.report.parts import badge, charts, chips, details, document, notes, section, table, tiles
-from zerocfg.report.run_page import about, time_bars
+from zerocfg.report.parts import badge, charts, chips, document, notes, section, table, tiles
+from zerocfg.report.run_page import about, log_details, time_bars
 from zerocfg.report.scales import plain, seconds
 from zerocfg.units import human_bytes
 
@@ -103,41 +103,38 @@ def _times(sweep: SweepData) -> Markup | None:
     return time_bars([run for run, _ in jobs], [label for _, label in jobs])
 
 
+_MEASURED: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("loss", "last_loss", plain),
+    ("tokens/s", "tokens_per_s", plain),
+    ("MFU", "mfu", "{:.1%}".format),
+    ("memory", "peak_memory_bytes", human_bytes),
+    ("time", "seconds", seconds),
+)
+
+
 def _table(sweep: SweepData) -> Markup:
-    columns = [
-        ("job", "n"),
-        ("state", ""),
-        ("objective", "n"),
-        ("loss", "n"),
-        ("tokens/s", "n"),
-        ("MFU", "n"),
-        ("memory", "n"),
-        ("time", "n"),
-    ]
-    forms = (
-        ("last_loss", plain),
-        ("tokens_per_s", plain),
-        ("mfu", "{:.1%}".format),
-        ("peak_memory_bytes", human_bytes),
-        ("seconds", seconds),
-    )
+    """Columns without a value are left out."""
+    columns: list[tuple[str, list[float | None], Callable[[float], str]]] = [("objective", [job.objective for job in sweep.jobs], plain)]
+    columns += [(heading, [_value(job, name) for job in sweep.jobs], form) for heading, name, form in _MEASURED]
+    shown = [column for column in columns if any(value is not None for value in column[1])]
     rows: list[list[tuple[object, object]]] = []
     for i, job in enumerate(sweep.jobs):
-        objective = ("", None) if job.objective is None else (plain(job.objective), job.objective)
-        measured = [("", None) if (v := _value(job, name)) is None else (form(v), v) for name, form in forms]
+        cells = [("", None) if (value := values[i]) is None else (form(value), value) for _, values, form in shown]
         swatch = tag("span", class_=f"swatch c{i % 10}", style="display:inline-block;margin-right:6px")
         own = _own(sweep, job)
-        rows.append([(tag("span", swatch, job.label), i), (badge(job.state), job.state), objective, *measured, (tag("code", own), own)])
+        rows.append([(tag("span", swatch, job.label), i), (badge(job.state), job.state), *cells, (tag("code", own), own)])
+    headings = [("job", "n"), ("state", ""), *((heading, "n") for heading, _, _ in shown), ("overrides of its own", "wide")]
     best = _best(sweep)
-    return table([*columns, ("overrides of its own", "wide")], rows, best=best[0] if best is not None else None, sortable=True)
+    return table(headings, rows, best=best[0] if best is not None else None, sortable=True)
 
 
 def _failures(sweep: SweepData) -> list[Markup]:
-    failed = [job for job in sweep.jobs if job.run is not None and job.run.log is not None]
+    failed = [job for job in sweep.jobs if job.run is not None and job.run.logs]
     made = [
-        details(f"job {job.label}: {job.state}", "\n".join(job.run.log.lines), remark=job.run.log.name, opened=i < 3, log=True)
+        found
         for i, job in enumerate(failed[:MOST_LOGS])
-        if job.run is not None and job.run.log is not None
+        if job.run is not None
+        for found in log_details(job.run, f"job {job.label}: {job.state}", opened=i < 3)
     ]
     return made + ([tag("p", f"and {len(failed) - MOST_LOGS} more", class_="about")] if len(failed) > MOST_LOGS else [])
 
