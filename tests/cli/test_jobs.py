@@ -32,6 +32,8 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             folder,
             [SlurmJob(number=number, folder=str(paths.root), slurm_id=f"12_{number}", overrides=(f"a={number}",), last=end, world_size=2)],
         )
+    for log in (folder / "1/rank_1.log", folder / "slurm/12_2.log"):
+        log.touch()
     write_result(JobPaths(folder / "0").result(0), succeeded(0, 0.5))
     write_result(JobPaths(folder / "1").result(1), failed(1, ValueError("boom")))
     return folder
@@ -71,6 +73,23 @@ def test_a_job_that_was_started_again(cli: Any, sweep: Path) -> None:
     assert lines[-2:] == [f"job 2: preempted: {why}, exit status 85", f"  log: {sweep}/slurm/12_2.log"]
     entries = json.loads(cli("jobs", str(sweep), "--json")[1])
     assert [entry["restarts"] for entry in entries] == [0, 0, 2]
+
+
+def test_a_job_that_was_cancelled(cli: Any, sweep: Path) -> None:
+    """One that waited has no log."""
+    for number, end in ((1, JobState("CANCELLED", "", "node1", 143)), (2, JobState("CANCELLED", "while it was waiting"))):
+        JobPaths(sweep / str(number)).result(1).unlink(missing_ok=True)
+        keep_jobs(sweep, [SlurmJob(number=number, folder=str(sweep / str(number)), slurm_id=f"13_{number}", last=end, world_size=2)])
+    (sweep / "slurm/13_1.log").touch()
+    status, out, _ = cli("jobs", str(sweep))
+    assert (status, out.splitlines()[-3:]) == (
+        1,
+        [
+            "job 1: cancelled in SLURM (scancel): exit status 143",
+            f"  log: {sweep}/slurm/13_1.log",
+            "job 2: cancelled in SLURM (scancel): while it was waiting",
+        ],
+    )
 
 
 def test_the_newest_sweep_is_meant_without_a_folder(cli: Any, sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:

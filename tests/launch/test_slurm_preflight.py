@@ -185,6 +185,19 @@ def test_the_nearest_partition_is_offered(cluster: Cluster) -> None:
     assert problem.detail == ("partitions: gpu, short, mixed, big, cpu",)
 
 
+def test_an_app_without_groups_is_told_of_the_options_that_it_has(cluster: Cluster) -> None:
+    for fields, path, hint in (
+        ({"gpus_per_node": 99, "partition": "big"}, "gpus_per_node", "hydra.launcher.gpus_per_node=8"),
+        ({"cpus_per_task": 999, "partition": "big"}, "cpus_per_task", "hydra.launcher.cpus_per_task="),
+    ):
+        config = SlurmConfig(**fields)  # type: ignore[arg-type]
+        shape, problems = lower_slurm(config, None, job_name="app", threads_per_core=1)
+        (problem,) = [*problems, *check_request(config, shape, cluster, {}, grouped=False)]
+        assert (problem.code, problem.path) == ("ZC727", f"hydra.launcher.{path}")
+        assert problem.hint.startswith(hint)
+        assert "hardware." not in problem.message + problem.hint
+
+
 def test_several_limits_are_all_named(cluster: Cluster) -> None:
     found = asked(cluster, gpus=8, cpus=100, mem_gb=1000, timeout_min=9999)
     assert brief(found) == [("ZC726", "timeout_min"), ("ZC727", "hardware.gpus_per_node"), ("ZC727", "cpus_per_task"), ("ZC727", "mem_gb")]

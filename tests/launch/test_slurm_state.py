@@ -99,6 +99,10 @@ R, C = JobState("RUNNING", "", "n0"), JobState("COMPLETING", "", "n0")
         ("13_1 0", None, R, JobState("COMPLETED", "", "", 0)),
         ("13_1 3", None, None, JobState("FAILED", "NonZeroExitCode", "", 3)),
         ("", None, JobState("PENDING"), JobState("CANCELLED", "while it was waiting")),
+        # a waiting task of an array is forgotten at once when it is cancelled
+        ("", None, None, JobState("CANCELLED", "while it was waiting, or no node can write to its folder")),
+        ("", None, JobState("SUBMITTED"), JobState("CANCELLED", "while it was waiting, or no node can write to its folder")),
+        ("", JobState("CANCELLED", "JobArrayTaskLimit"), None, JobState("CANCELLED", "while it was waiting")),
         ("", None, R, JobState("LOST", "SLURM no longer knows it, and it has left no word")),
         # of an earlier run in the same folder
         ("9_1 0", None, R, JobState("LOST", "SLURM no longer knows it, and it has left no word")),

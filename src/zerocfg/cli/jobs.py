@@ -76,8 +76,10 @@ def _failures(jobs: list[SlurmJob], states: dict[str, JobState], sweep: Path) ->
         elif paths.preflight_report.is_file():
             first = paths.preflight_report.read_text(encoding="utf-8").partition("\n")[0]
             why, log = f"its preflight: {first}", paths.preflight_report
-        yield f"job {job.number}: {word(state.state)}: {why}"
-        yield f"  log: {log}"
+        how = "cancelled in SLURM (scancel)" if state.state == "CANCELLED" else word(state.state)
+        yield f"job {job.number}: {how}: {why}" if why else f"job {job.number}: {how}"
+        if log.is_file():
+            yield f"  log: {log}"
 
 
 def _newest() -> Path | None:

@@ -27,7 +27,7 @@ class Placement:
         self._options = options
         self._cluster = cluster
         self._threads = threads_per_core(options, cluster, os.environ)
-        self._checked: dict[SlurmShape, list[Diagnostic]] = {}
+        self._checked: dict[tuple[SlurmShape, bool], list[Diagnostic]] = {}
         self.machine = partition_machine(options, cluster, os.environ)
         self.shapes: dict[int, SlurmShape] = {}
         """By hydra.job.num."""
@@ -53,9 +53,10 @@ class Placement:
         if run is not None and run.plan.detected and not accelerator_asked and self.machine.unknown:
             return shape, [*found, unknown_hardware(self.machine.unknown)]
         if not found and isinstance(self._cluster, Cluster):
-            if shape not in self._checked:
-                self._checked[shape] = list(check_request(self._options, shape, self._cluster, os.environ))
-            found += self._checked[shape]
+            asked = (shape, run is not None)
+            if asked not in self._checked:
+                self._checked[asked] = list(check_request(self._options, shape, self._cluster, os.environ, grouped=run is not None))
+            found += self._checked[asked]
         return _without_secrets(_in_container(shape, run), run), found
 
 

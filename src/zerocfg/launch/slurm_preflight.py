@@ -55,8 +55,13 @@ def threads_per_core(config: SlurmConfig, cluster: Cluster | Unread, environ: Ma
     return min((node.threads_per_core for node in candidates(config, cluster, partitions(config, cluster, environ))), default=1)
 
 
-def check_request(config: SlurmConfig, shape: SlurmShape, cluster: Cluster, environ: Mapping[str, str]) -> Iterator[Diagnostic]:
-    """ZC725 no such partition, ZC726 over the time limit, ZC727 more than the nodes have."""
+def check_request(
+    config: SlurmConfig, shape: SlurmShape, cluster: Cluster, environ: Mapping[str, str], *, grouped: bool = True
+) -> Iterator[Diagnostic]:
+    """ZC725 no such partition, ZC726 over the time limit, ZC727 more than the nodes have.
+
+    grouped: the app has zerocfg's groups; without them the launcher's own options say what a job needs.
+    """
     names = partitions(config, cluster, environ)
     known = [p.name for p in cluster.partitions]
     absent = [name for name in names if name not in known]
@@ -82,10 +87,13 @@ def check_request(config: SlurmConfig, shape: SlurmShape, cluster: Cluster, envi
             hint=f"{PATH}.timeout_min={limit:g}, or another {PATH}.partition",
         )
     nodes = candidates(config, cluster, names)
-    yield from _too_much(config, shape, nodes, names, max(p.max_nodes for p in chosen))
+    says = ("hardware.gpus_per_node", "hardware.num_nodes") if grouped else (f"{PATH}.gpus_per_node", f"{PATH}.nodes")
+    yield from _too_much(config, shape, nodes, names, max(p.max_nodes for p in chosen), *says)
 
 
-def _too_much(config: SlurmConfig, shape: SlurmShape, nodes: list[Node], names: list[str], max_nodes: float) -> Iterator[Diagnostic]:
+def _too_much(
+    config: SlurmConfig, shape: SlurmShape, nodes: list[Node], names: list[str], max_nodes: float, says_gpus: str, says_nodes: str
+) -> Iterator[Diagnostic]:
     where = f"partition {','.join(names)}"
     flags = dict(shape.directives)
     gpus = _gpus_of(flags)
@@ -100,13 +108,13 @@ def _too_much(config: SlurmConfig, shape: SlurmShape, nodes: list[Node], names: 
         )
         return
     wanted = (
-        ("hardware.gpus_per_node", gpus, "GPUs a node", [n.num_gpus(config.gpu_type) for n in nodes], "hardware.gpus_per_node={}"),
+        (says_gpus, gpus, "GPUs a node", [n.num_gpus(config.gpu_type) for n in nodes], f"{says_gpus}={{}}"),
         (
             f"{PATH}.cpus_per_task",
             cpus,
             "CPUs a node",
             [n.cpus for n in nodes],
-            f"{PATH}.cpus_per_task={{0}}, or hardware.cpus_per_node={{0}}",
+            f"{PATH}.cpus_per_task={{0}}" + (", or hardware.cpus_per_node={0}" if says_gpus.startswith("hardware.") else ""),
         ),
         (f"{PATH}.mem_gb", memory, "MiB of memory a node", [n.memory_mb for n in nodes], f"{PATH}.mem_gb=0 for all of a node's"),
     )
@@ -130,10 +138,10 @@ def _too_much(config: SlurmConfig, shape: SlurmShape, nodes: list[Node], names: 
         per_node = f"{gpus} GPUs, {cpus} CPUs" + (f", {memory:g} MiB" if memory else "")
         yield Diagnostic(
             code="ZC727",
-            path="hardware.num_nodes",
-            message=f"hardware.num_nodes={shape.nodes}, but a job in {where} gets at most {most_nodes:g}",
+            path=says_nodes,
+            message=f"{says_nodes}={shape.nodes}, but a job in {where} gets at most {most_nodes:g}",
             detail=(f"nodes with {per_node}: {fitting}; limit of the partition: {'none' if max_nodes == math.inf else int(max_nodes)}",),
-            hint=f"hardware.num_nodes={max(1, int(most_nodes))}, or another {PATH}.partition",
+            hint=f"{says_nodes}={max(1, int(most_nodes))}, or another {PATH}.partition",
         )
 
 

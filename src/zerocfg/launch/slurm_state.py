@@ -28,6 +28,7 @@ ENDED = frozenset(
 called that was stopped, has saved, and is not started again."""
 _STOPPED_STATUS = 143
 """Of a batch script that SLURM itself has ended, for good or to start it again: SLURM's to say."""
+_WAITING = "while it was waiting"
 _TIMEOUT_SECONDS = 60.0
 
 
@@ -137,6 +138,8 @@ def with_end(job: SlurmJob, said: JobState | None, before: JobState | None) -> J
 
 def _with_end(job: SlurmJob, said: JobState | None, before: JobState | None) -> JobState:
     status = end_word(job)
+    if said is not None and said.state == "CANCELLED" and not said.nodes and restarts(job) is None:
+        return replace(said, reason=_WAITING, exit_status=status)  # SLURM's reason is why it waited
     if said is not None and (said.ended or said.state == "PENDING"):
         return replace(said, exit_status=status)
     mine = said is None or (status != _STOPPED_STATUS and before is not None and before.exit_status is not None)
@@ -145,7 +148,10 @@ def _with_end(job: SlurmJob, said: JobState | None, before: JobState | None) -> 
     if said is not None:
         return replace(said, exit_status=status)
     if before is not None and before.state in ("PENDING", "REQUEUED"):
-        return JobState("CANCELLED", "while it was waiting")
+        return JobState("CANCELLED", _WAITING)
+    if restarts(job) is None and (before is None or before.state == "SUBMITTED"):
+        # a waiting task of an array is forgotten at once
+        return JobState("CANCELLED", f"{_WAITING}, or no node can write to its folder")
     return JobState("LOST", "SLURM no longer knows it, and it has left no word")
 
 
