@@ -21,7 +21,7 @@ from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.processes import with_token
 from zerocfg.launch.results import RankResult, failed, succeeded, write_result
 from zerocfg.launch.slurm_daemon import DaemonWatch, end_step, newest_daemon
-from zerocfg.launch.slurm_step import NOTE_FILE, START_FILE, StepEnd, Stop, all_over, bound, job_name, stop_of
+from zerocfg.launch.slurm_step import NOTE_FILE, START_FILE, StepEnd, Stop, all_over, bound, job_name, stop_of, told_by
 
 SAVED = failed(0, Preempted(30, "SIGUSR2", "/run/checkpoints/global_step30"))
 UNSAVED = failed(0, Preempted(1, "SIGTERM", ""))
@@ -50,6 +50,9 @@ def end(status: int, *results: RankResult, **more: Any) -> StepEnd:
         # before the training loop listens
         (end(1, told=signal.SIGUSR2), Stop(why="SIGUSR2")),
         (end(128 + signal.SIGUSR2), Stop(why="SIGUSR2")),
+        # srun ends the other tasks of one that has failed by SIGTERM
+        (end(128 + signal.SIGTERM, nodes=2), None),
+        (end(1, told=signal.SIGTERM, nodes=2), Stop(why="SIGTERM")),
         (end(1, told=signal.SIGSEGV), None),
         (end(1, BOOM, told=signal.SIGUSR2), None),
         (end(137, lost="node3"), Stop(why="slurmstepd of node3 was killed")),
@@ -59,6 +62,18 @@ def end(status: int, *results: RankResult, **more: Any) -> StepEnd:
 )
 def test_what_an_end_means(ended: StepEnd, stop: Stop | None) -> None:
     assert stop_of(ended) == stop
+
+
+def test_who_was_told(tmp_path: Path) -> None:
+    word = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15\n"
+    log = tmp_path / "torchrun.log"
+    assert told_by(log, 1) == 0
+    log.write_text(f"Traceback\n{word}")
+    assert (told_by(log, 1), told_by(log, 2)) == (15, 0)
+    log.write_text(f"0: {word}1: ModuleNotFoundError: No module named 'torch'\n")
+    assert told_by(log, 2) == 0
+    log.write_text(f" 0: {word}10: {word}")
+    assert told_by(log, 2) == 15
 
 
 def test_how_often() -> None:

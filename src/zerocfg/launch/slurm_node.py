@@ -16,6 +16,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -28,6 +29,7 @@ Resolve = Callable[[str], Sequence[str]]
 
 # Below the ports that kernels give to outgoing connections (from 32768), above the well-known ones. Each job id has a few to
 # itself, so that the search for a free one does not end on a neighbour's.
+_HEARD_SECONDS = 1.0
 _SIOCGIFADDR = 0x8915
 _FIRST_PORT, _PORTS_A_JOB, _JOBS = 15000, 8, 1800
 
@@ -237,7 +239,9 @@ def main(words: Sequence[str]) -> int:
     try:
         {"rendezvous": _rendezvous, "start": _start}[words[0]](words[1:])
     except ZerocfgError as problem:
-        print(problem, file=sys.stderr)
+        print(problem, file=sys.stderr, flush=True)
+        # srun ends the step with the first task that fails, and loses what it has not passed on by then
+        time.sleep(_HEARD_SECONDS)
         return 1
     return 0
 

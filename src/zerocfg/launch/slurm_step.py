@@ -38,8 +38,8 @@ _REQUEUE_SECONDS = 120.0
 """How long the controller may take to end a batch script that it has put back."""
 _ASKED = {number: number.name for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT)}
 """Signals that somebody sends to a job on purpose."""
-_TOLD = re.compile(r"SignalException: Process \d+ got signal: (\d+)")
-"""Torchrun's last word when it was sent one itself."""
+_TOLD = re.compile(r"^(?:\s*(?P<task>\d+): )?.*SignalException: Process \d+ got signal: (?P<signal>\d+)", re.MULTILINE)
+"""Torchrun's last word when it was sent one itself, behind srun's label of the task on several nodes."""
 _TAIL_BYTES = 1 << 16
 
 
@@ -51,7 +51,8 @@ class StepEnd:
     """Of the command; 128 + n where a signal has ended it or the task."""
     results: Mapping[int, RankResult]
     told: int = 0
-    """Signal that torchrun itself was sent; 0: none."""
+    """Signal that torchrun itself was sent, on all nodes; 0: none. Where one task has failed srun sends the others a signal, too."""
+    nodes: int = 1
     lost: str = ""
     """The host whose slurmstepd has died, as far as that is known; empty: none has."""
 
@@ -77,7 +78,7 @@ def stop_of(end: StepEnd) -> Stop | None:
         return Stop(why=f"slurmstepd of {end.lost} was killed", saved=saved)
     if found is not None:
         return Stop(why="torchrun was killed" if end.status == 128 + signal.SIGKILL else found.signal, saved=saved)
-    number = end.told or end.status - 128
+    number = end.told or (end.status - 128 if end.nodes == 1 else 0)
     # before the training loop: nothing is new since the last checkpoint
     return Stop(why=_ASKED[signal.Signals(number)]) if number in _ASKED else None
 
@@ -119,9 +120,12 @@ def main(command: Sequence[str]) -> int:
     results = read_results(paths)
     if lost and plan is not None and len(results) == _world_size(plan) and all(result.ok for result in results.values()):
         return 0  # it was at its end
-    stop = stop_of(StepEnd(status=status, results=results, told=_told(paths.starter_log), lost=lost))
+    nodes = int(environ.get("SLURM_JOB_NUM_NODES") or 1)
+    stop = stop_of(StepEnd(status=status, results=results, told=told_by(paths.starter_log, nodes), lost=lost, nodes=nodes))
     if stop is None or plan is None:
-        return status or int(bool(lost))
+        # of several nodes, srun's own signal to the tasks beside one that has failed
+        echo = nodes > 1 and status - 128 in _ASKED and not ending
+        return 1 if echo else status or int(bool(lost))
     time.sleep(_NOTICE_SECONDS)
     if ending:
         return status or 1  # SLURM itself is ending the job, and starts it again where that is asked for
@@ -208,14 +212,15 @@ def _world_size(plan: Mapping[str, Any]) -> int:
     return int(plan["topology"]["num_nodes"]) * int(plan["topology"]["nproc_per_node"])
 
 
-def _told(log: Path) -> int:
+def told_by(log: Path, nodes: int) -> int:
+    """The signal that the torchrun of every node was sent; 0: not all were."""
     try:
         with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
-            found = _TOLD.findall(file.read().decode("utf-8", errors="replace"))
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES * nodes))
+            found = list(_TOLD.finditer(file.read().decode("utf-8", errors="replace")))
     except OSError:
         return 0
-    return int(found[-1]) if found else 0
+    return int(found[-1]["signal"]) if len({match["task"] for match in found}) >= nodes else 0
 
 
 if __name__ == "__main__":
