@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -105,3 +106,19 @@ def test_a_folder_may_be_named_after_the_jobs_values(prepared: Prepare, tmp_path
     subdir = "hydra.sweep.subdir=${parallelism.name}-${hydra.job.num}"
     done = prepared(["hardware=cpu", "parallelism=ddp"], ["hardware=cpu", "parallelism=zero2"], hydra=[subdir])
     assert [job.folder for job in done.jobs] == [tmp_path / "sweep/ddp-5", tmp_path / "sweep/zero2-6"]
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_the_garbage_collector_is_left_as_it_was(prepared: Prepare, on: bool) -> None:
+    seen: list[bool] = []
+
+    def detect() -> Detected:
+        seen.append(gc.isenabled())
+        return BOX
+
+    try:
+        gc.enable() if on else gc.disable()
+        prepared(["hardware=auto"], detect=detect)
+        assert (gc.isenabled(), seen) == (on, [False])
+    finally:
+        gc.enable()

@@ -17,7 +17,7 @@ from zerocfg.launch.local import PROGRAM, report_kept, script_of
 from zerocfg.launch.opening import Asked, begin
 from zerocfg.launch.options import LocalOptions
 from zerocfg.launch.pool import Pool, cores, lock_folder, visible_gpus
-from zerocfg.launch.prepare import PreparedJob
+from zerocfg.launch.prepare import PreparedJob, uncollected
 from zerocfg.launch.queue import LocalQueue
 from zerocfg.launch.returns import blank_return, was_preempted
 
@@ -30,7 +30,8 @@ def launch(asked: Asked, options: LocalOptions) -> Sequence[JobReturn]:
 
     sweep = begin(asked, options, detect=detect)
     if options.dry_run:
-        sweep.returns |= {job.number: _dry(job, sweep.seal(job), options) for job in sweep.jobs}
+        with uncollected():
+            sweep.returns |= {job.number: _dry(job, sweep.seal(job), options) for job in sweep.jobs}
         return sweep.in_order()
     queue = LocalQueue(
         sweep.jobs,

@@ -96,8 +96,8 @@ class Prepared:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """A quarter of the time would go into looking for garbage among the configs, all of which are kept."""
+def uncollected() -> Iterator[None]:
+    """A third of the time would go into looking for garbage among the configs of a sweep, all of which are kept."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -107,7 +107,7 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-@_uncollected()
+@uncollected()
 def prepare(
     config: DictConfig,
     job_overrides: Sequence[Sequence[str]],

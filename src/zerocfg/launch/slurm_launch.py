@@ -19,7 +19,7 @@ from zerocfg.launch.fitness import write_preflight
 from zerocfg.launch.folders import claimed, fill
 from zerocfg.launch.local import PROGRAM, report_kept
 from zerocfg.launch.opening import Asked, LaunchRefused, begin
-from zerocfg.launch.prepare import PreparedJob
+from zerocfg.launch.prepare import PreparedJob, uncollected
 from zerocfg.launch.returns import blank_return, failed_return, was_preempted
 from zerocfg.launch.slurm_cluster import Cluster, Unread, missing_commands, read_cluster
 from zerocfg.launch.slurm_options import SlurmOptions
@@ -81,13 +81,8 @@ class Submission:
         if not jobs:
             return returns
         (self.sweep / SLURM_DIR).mkdir(parents=True, exist_ok=True)
-        ready = []
-        for job in jobs:
-            try:
-                self._fill(job)
-                ready.append(job)
-            except ConfigProblems as problems:  # taken by another run since it was checked
-                returns[job.number] = failed_return(job, problems)
+        with uncollected():
+            ready = list(self._filled(jobs, returns))
         submitted: dict[int, SlurmJob] = {}
         refused: list[ConfigProblems] = []
         for shape, array in arrays([(job, shapes[job.number]) for job in ready], self._max_array()):
@@ -109,7 +104,8 @@ class Submission:
         elif self.options.wait:
             returns |= wait_for([job for job in ready if job.number in submitted], submitted, self.sweep, self.options, self.states)
         else:
-            returns |= {job.number: SubmittedReturn.of(job, submitted[job.number]) for job in ready if job.number in submitted}
+            with uncollected():
+                returns |= {job.number: SubmittedReturn.of(job, submitted[job.number]) for job in ready if job.number in submitted}
             log.info("not waiting (hydra.launcher.wait=false); `zerocfg jobs %s` shows states and collects results", self.sweep)
             self.states.update(dict.fromkeys(submitted, "SUBMITTED"))
         return returns
@@ -120,6 +116,16 @@ class Submission:
 
     def _max_array(self) -> int:
         return self.cluster.max_array_size if isinstance(self.cluster, Cluster) else 1001
+
+    def _filled(self, jobs: Sequence[PreparedJob], returns: dict[int, JobReturn]) -> Iterator[PreparedJob]:
+        """Those whose folders could be written."""
+        for job in jobs:
+            try:
+                self._fill(job)
+            except ConfigProblems as problems:  # taken by another run since it was checked
+                returns[job.number] = failed_return(job, problems)
+            else:
+                yield job
 
     def _fill(self, job: PreparedJob) -> None:
         with claimed(job.folder) as paths:
