@@ -1,18 +1,24 @@
 """What one job of a sweep costs before it is queued: ours and Hydra's, for the same jobs, in turns.
 
 compose: overrides -> the job's config. compile: that config -> a checked run (`zerocfg.compiler.examine`). prepare: all that the
-launcher does with a job before anything is started, origins of the values included.
-`python benchmarks/sweep_compile.py [--jobs 1000] [--prepared 100]`
+launcher does with a job before anything is started, origins of the values included. whole: `python app.py -m optimizer.lr=...
+hydra.launcher.dry_run=true`, CPU time of the process less that of a sweep of two: each job's folder is written, nothing is started;
+Hydra's: its basic sweeper, which composes each job once more, and for scale its basic launcher, which runs an empty function.
+`python benchmarks/sweep_compile.py [--jobs 1000] [--prepared 100] [--whole 200]`
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import resource
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from hydra import initialize_config_dir
@@ -87,9 +93,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=1000, help="composed and compiled both ways")
     parser.add_argument("--prepared", type=int, default=100, help="prepared both ways, as the launcher does")
+    parser.add_argument("--whole", type=int, default=200, help="of a whole `python app.py -m`; 0: left out")
     given = parser.parse_args()
     for loader, master in sweep():
-        return measure(loader, master, given.jobs, given.prepared)
+        status = measure(loader, master, given.jobs, given.prepared)
+        if given.whole > 2:
+            measure_whole(given.whole)
+        return status
     return 1
 
 
@@ -128,6 +138,45 @@ def measure(loader: Any, master: DictConfig, num_jobs: int, num_prepared: int) -
     print(f"configs equal to Hydra's own: {num_equal} of {num_jobs}")
     print(f"target: compose + compile at most {TARGET_MS:.0f} ms a job")
     return 0 if num_equal == num_jobs else 1
+
+
+APP = """
+import hydra
+
+@hydra.main(version_base=None, config_path=".", config_name="config")
+def main(cfg):
+    pass
+
+if __name__ == "__main__":
+    main()
+"""
+CONFIG = "defaults: [zerocfg, _self_, override hardware: a100x4, override model: llama2_7b]"
+WHOLE = {
+    "whole, zerocfg": ["hydra.launcher.dry_run=true"],
+    "whole, Hydra's sweeper": ["hydra.launcher.dry_run=true", "hydra/sweeper=basic"],
+    "whole, Hydra's both": ["hydra/launcher=basic", "hydra/sweeper=basic"],
+}
+
+
+def measure_whole(num_jobs: int) -> None:
+    """num_jobs: above 2."""
+    print(f"python app.py -m, {num_jobs} jobs: CPU ms a job")
+    for name, overrides in WHOLE.items():
+        two, all_of_them = (_whole(count, overrides) for count in (2, num_jobs))
+        print(f"{name:28}{(all_of_them - two) / (num_jobs - 2) * 1e3:>27.2f}")
+
+
+def _whole(num_jobs: int, overrides: list[str]) -> float:
+    """CPU seconds of one process."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "app.py").write_text(APP)
+        (Path(folder) / "config.yaml").write_text(CONFIG)
+        values = ",".join(f"{1e-4 + i * 1e-7:.7f}" for i in range(num_jobs))
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        command = [sys.executable, "app.py", "-m", f"optimizer.lr={values}", *overrides]
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def together(first: Clock, second: Clock) -> Clock:
