@@ -54,9 +54,6 @@ def end(status: int, *results: RankResult, **more: Any) -> StepEnd:
         (end(128 + signal.SIGTERM, nodes=2), None),
         (end(1, told=signal.SIGTERM, nodes=2), Stop(why="SIGTERM")),
         (end(1, told=signal.SIGSEGV), None),
-        # a node that did not start ends the others
-        (end(1, told=signal.SIGTERM), None),
-        (end(128 + signal.SIGTERM), None),
         (end(1, BOOM, told=signal.SIGUSR2), None),
         (end(137, lost="node3"), Stop(why="slurmstepd of node3 was killed")),
         (end(137, SAVED, lost="node3"), Stop(why="slurmstepd of node3 was killed", saved=WHERE)),

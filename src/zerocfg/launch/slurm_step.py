@@ -36,8 +36,8 @@ _NOTICE_SECONDS = 1.0
 """Within it a batch script hears of what SLURM has sent to all of its job."""
 _REQUEUE_SECONDS = 120.0
 """How long the controller may take to end a batch script that it has put back."""
-_ASKED = {number: number.name for number in (signal.SIGUSR1, signal.SIGUSR2)}
-"""Signals that somebody sends to a job on purpose. SIGTERM is also what srun sends to a step's other nodes when one has failed."""
+_ASKED = {number: number.name for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT)}
+"""Signals that somebody sends to a job on purpose."""
 _TOLD = re.compile(r"^(?:\s*(?P<task>\d+): )?.*SignalException: Process \d+ got signal: (?P<signal>\d+)", re.MULTILINE)
 """Torchrun's last word when it was sent one itself, behind srun's label of the task on several nodes."""
 _TAIL_BYTES = 1 << 16
