@@ -66,18 +66,21 @@ class Compared:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("table", help="CSV of measured runs")
+    parser.add_argument("--excluded", action="store_true", help="list each row that is left out")
     given = parser.parse_args()
     with open(given.table, encoding="utf-8", newline="") as table:
         rows = [row for row in csv.DictReader(table) if row["peak_mem_gib"]]
     counted: list[Compared] = []
     shown: list[Compared] = []
     excluded: Counter[tuple[str, str]] = Counter()
+    left_out: list[tuple[dict[str, str], str]] = []
     for row in rows:
         reason = why_not(row)
         if not reason:
             counted.append(compare(row))
             continue
         excluded[(reason, source(row))] += 1
+        left_out.append((row, reason))
         if reason == OLD_STAGE_1 and row["act_ckpt"] == "full" and "TP=1" in row["sharding"] and not missing(row):
             shown.append(compare(row))
     print(f"memory: {len(rows)} rows, {len(counted)} counted\n")
@@ -92,6 +95,12 @@ def main() -> int:
     print("\nexcluded")
     for (reason, where), count in sorted(excluded.items(), key=lambda item: (item[0][0], -item[1])):
         print(f"  {count:4}  {reason}  [{where}]")
+    if given.excluded:
+        print("\neach of them")
+        for row, reason in left_out:
+            print(
+                f"  {source(row):22}{row['model'][:20]:21}{row['num_gpus']:>5} {row['sharding'][:33]:34}{row['micro_batch']:>5}  {reason}"
+            )
     return 0 if median <= TARGET else 1
 
 

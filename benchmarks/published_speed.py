@@ -130,18 +130,21 @@ def rates_for(row: dict[str, str], plan: Plan) -> Rates:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("table")
+    parser.add_argument("--excluded", action="store_true", help="list each row that is left out")
     given = parser.parse_args()
     with open(given.table, encoding="utf-8", newline="") as table:
-        return report([row for row in csv.DictReader(table) if row["tokens_per_s_per_gpu"]])
+        return report([row for row in csv.DictReader(table) if row["tokens_per_s_per_gpu"]], listed=given.excluded)
 
 
-def report(rows: list[dict[str, str]]) -> int:
+def report(rows: list[dict[str, str]], *, listed: bool = False) -> int:
     groups: dict[tuple[str, ...], list[float]] = {}
     excluded: Counter[str] = Counter()
+    left_out: list[tuple[dict[str, str], str]] = []
     errors: list[float] = []
     for row in rows:
         if reason := why_not(row):
             excluded[reason] += 1
+            left_out.append((row, reason))
             continue
         plan = plan_of(row)
         ours = cost_of(plan, rates_for(row, plan)).tokens_per_s_per_gpu()
@@ -158,6 +161,8 @@ def report(rows: list[dict[str, str]]) -> int:
     print(f"\nmedian error {median:.1%} (target {TARGET:.0%})\n\nexcluded")
     for reason, count in excluded.most_common():
         print(f"  {count:4}  {reason}")
+    for row, reason in left_out if listed else ():
+        print(f"  {row['source'][-40:]:41}{row['model'][:20]:21}{row['gpu'][:14]:15}{row['num_gpus']:>5}  {reason}")
     return 0 if median <= TARGET else 1
 
 

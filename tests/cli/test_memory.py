@@ -64,3 +64,32 @@ def test_a_plot_without_matplotlib(cli: Any, monkeypatch: pytest.MonkeyPatch) ->
     status, out, err = cli("memory", *GPT, "--plot", "memory.png")
     assert (status, "zerocfg[plot]" in err) == (2, True)
     assert "allocated" in out
+
+
+@pytest.mark.parametrize("stage", ["zero1", "zero2", "zero3"])
+@pytest.mark.parametrize("offload", ["none", "optimizer", "all"])
+def test_other_rules_are_those_of_deepspeed(stage: str, offload: str) -> None:
+    from deepspeed.runtime.zero.stage3 import estimate_zero3_model_states_mem_needs
+    from deepspeed.runtime.zero.stage_1_and_2 import estimate_zero2_model_states_mem_needs
+
+    from zerocfg.memory.others import deepspeed_zero2, deepspeed_zero3
+
+    count, largest, gpus = 6_738_415_616, 131_072_000, 8
+    moved = offload != "none"
+    if stage == "zero3":
+        _, theirs, _ = estimate_zero3_model_states_mem_needs(count, largest, 4, 2, cpu_offload=moved, cpu_offload_params=offload == "all")
+        assert deepspeed_zero3(count, largest, gpus, optimizer=moved, param=offload == "all").bytes == theirs
+    else:
+        _, theirs = estimate_zero2_model_states_mem_needs(count, 4, 2, cpu_offload=moved)
+        assert deepspeed_zero2(count, gpus, optimizer=moved).bytes == theirs
+
+
+def test_compare_prints_them_beside_ours(cli: Any) -> None:
+    _, out, _ = cli("memory", "model=llama2_7b", "hardware=a100x4", "parallelism=zero3", "--compare")
+    tail = out.splitlines()[-5:]
+    assert [line.split("  ")[1] for line in tail[1:]] == [
+        "DeepSpeed, estimate_zero3_model_states_mem_needs",
+        "accelerate estimate-memory",
+        "zerocfg, model states",
+        "zerocfg, all that is allocated",
+    ]

@@ -22,12 +22,19 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _memory(
-    overrides: Overrides = None, as_json: Json = False, plot: Plot = None, config_path: ConfigPath = None, config_name: ConfigName = None
+    overrides: Overrides = None,
+    as_json: Json = False,
+    compare: Annotated[bool, typer.Option("--compare", help="Also what DeepSpeed's estimator and accelerate's rule say.")] = False,
+    plot: Plot = None,
+    config_path: ConfigPath = None,
+    config_name: ConfigName = None,
 ) -> None:
     """Predict memory by part, on the GPU and on the host. Exit status: 0 it fits, 1 it does not."""
     from zerocfg.cli.memory import memory_command
 
-    raise typer.Exit(memory_command(overrides or [], as_json=as_json, plot=plot, config_path=config_path, config_name=config_name))
+    raise typer.Exit(
+        memory_command(overrides or [], as_json=as_json, compare=compare, plot=plot, config_path=config_path, config_name=config_name)
+    )
 
 
 def _plan(

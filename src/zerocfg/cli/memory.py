@@ -11,6 +11,7 @@ from zerocfg.cli.plots import NoMatplotlib, memory_plot
 from zerocfg.diagnostics import Severity
 from zerocfg.memory import PARTS, MemoryEstimate, ModelNotDescribed, estimate
 from zerocfg.memory.host import HOST_PARTS
+from zerocfg.memory.others import others
 from zerocfg.plan import Plan
 from zerocfg.planner.rank import with_micro_batch
 from zerocfg.units import human_bytes
@@ -24,13 +25,15 @@ def memory_command(
     overrides: Sequence[str],
     *,
     as_json: bool = False,
+    compare: bool = False,
     plot: str | None = None,
     config_path: str | None = None,
     config_name: str | None = None,
 ) -> int:
     """Print the estimate. as_json: `MemoryEstimate.as_dict`; with errors other than memory's, the list that `check --json` prints.
 
-    plot: also draw it. Status 0 when it fits, 1 when it does not or the config has errors, 2 when it cannot be drawn.
+    compare: also what other rules say. plot: also draw it.
+    Status 0 when it fits, 1 when it does not or the config has errors, 2 when it cannot be drawn.
     """
     result = examine_overrides(overrides, config_path, config_name)
     output.report(result.diagnostics)
@@ -47,7 +50,7 @@ def memory_command(
     if as_json:
         output.product_json(found.as_dict())
     else:
-        output.product("\n".join(report(result.plan, found)))
+        output.product("\n".join([*report(result.plan, found), *(compared(result.plan, found) if compare else [])]))
     if plot is not None:
         try:
             memory_plot(result.plan, found, Path(plot))
@@ -84,6 +87,20 @@ def report(plan: Plan, found: MemoryEstimate) -> Iterator[str]:
         verdict = "fits" if other.fits else "does not fit"
         target = f", within {plan.hardware.memory_target:g}" if other.within(plan.hardware.memory_target) else ""
         yield f"  {size:>4}  {human_bytes(other.peak_allocated_bytes):>9} allocated, {verdict}{target}{mark}"
+
+
+STATES = ("parameters", "fp32_master", "optimizer_states", "gradients")
+
+
+def compared(plan: Plan, found: MemoryEstimate) -> Iterator[str]:
+    """DeepSpeed's estimator and accelerate's rule beside ours."""
+    states = max(sum(m.parts.get(part, 0) for part in STATES) for m in found.moments)
+    yield ""
+    yield "the same plan by other rules, a GPU"
+    for rule in others(plan):
+        yield f"  {rule.name:50}{human_bytes(rule.bytes):>10}  {rule.counts}"
+    yield f"  {'zerocfg, model states':50}{human_bytes(states):>10}  parameters, gradients, master weights, optimizer states"
+    yield f"  {'zerocfg, all that is allocated':50}{human_bytes(found.peak_allocated_bytes):>10}"
 
 
 def bars(found: MemoryEstimate) -> Iterator[str]:
