@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from zerocfg.hidden import HIDDEN
+from zerocfg.launch.opening import write_table
 from zerocfg.launch.paths import JobPaths
+from zerocfg.launch.prepare import Infeasible, Prepared
 from zerocfg.launch.results import failed, succeeded, write_result
 from zerocfg.launch.sweep_results import SweepRow, read_rows, results_table, sweep_row, write_results
 
@@ -119,3 +122,10 @@ def test_the_table_leaves_out_columns_without_a_value() -> None:
             "10   failed  12_1                                     a='new\\nline'",
         ]
     )
+
+
+def test_a_point_that_was_left_out_keeps_its_secrets(tmp_path: Path) -> None:
+    point = Infeasible(number=3, overrides=("+env.HF_TOKEN=sesame", "parallelism=zero9", "hydra.verbose=true"))
+    write_table(tmp_path, Prepared(infeasible=[point]), {}, {}, show=False)
+    (row,) = read_rows(tmp_path)
+    assert (row.job, row.state, row.overrides) == (3, "infeasible", f"+env.HF_TOKEN={HIDDEN} parallelism=zero9")

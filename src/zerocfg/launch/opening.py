@@ -18,6 +18,7 @@ from omegaconf import DictConfig
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.errors import ZerocfgError
 from zerocfg.facts import Detected
+from zerocfg.hidden import hide_override
 from zerocfg.launch.folders import check_free, remove_unused
 from zerocfg.launch.hidden_yaml import hide_multirun
 from zerocfg.launch.hydra_state import hydra_config
@@ -177,7 +178,8 @@ def write_table(sweep: Path, prepared: Prepared, returns: Mapping[int, JobReturn
         ended = "not started" if ret is None else "done" if ret.status is JobStatus.COMPLETED else "failed"
         rows[job.number] = sweep_row(job.number, states.get(job.number, ended), filter_overrides(list(job.overrides)), job.folder)
     for point in prepared.infeasible:
-        rows[point.number] = SweepRow(job=point.number, state="infeasible", overrides=" ".join(filter_overrides(list(point.overrides))))
+        words = map(hide_override, filter_overrides(list(point.overrides)))
+        rows[point.number] = SweepRow(job=point.number, state="infeasible", overrides=" ".join(words))
     ordered = [rows[number] for number in sorted(rows)]
     path = write_results(sweep, ordered)
     if show:
