@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.needs import require
 from zerocfg.compiler import compile_run
 from zerocfg.emit import COMPILED, write_compiled
 
@@ -116,8 +118,8 @@ class Page(HTMLParser):
 def browse(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Page]:
     """Open a file, let its script run, and give what the page became."""
     program = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if program is None:
-        pytest.skip("no browser here: .ci/browser_package.sh installs one")
+    require(None if program else "no browser here: .ci/browser_package.sh installs one", os.environ)
+    assert program is not None
     profile = tmp_path_factory.mktemp("browser")
 
     def look(file: Path) -> Page:

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.needs import require
+
 from . import cluster as test_cluster
 from .cluster import SlurmCluster
-
-
-def require(reason: str | None, environ: Mapping[str, str]) -> None:
-    """Fail (CI) or skip (elsewhere) the test that asks when there is a reason why no cluster can be started."""
-    if reason is None:
-        return
-    if environ.get("CI", "").lower() not in ("", "0", "false"):
-        pytest.fail(f"no test cluster in CI: {reason}", pytrace=False)
-    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.needs import require
+
 from .cluster import CONTROLLER, SlurmCluster
-from .conftest import require
 
 pytestmark = [pytest.mark.slurm, pytest.mark.integration]
 TESTS = Path(__file__).resolve().parents[1]

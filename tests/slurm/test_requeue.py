@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from tests.needs import require
 from zerocfg.runtime.checkpoint_files import survey
 
 from . import cluster as test_cluster
 from .cluster import SlurmCluster
-from .conftest import require
 from .test_launcher import eventually, results
 
 pytestmark = [pytest.mark.slurm, pytest.mark.integration]
