@@ -64,6 +64,20 @@ def test_an_echo(error: str, echo: bool) -> None:
     assert is_echo(failed(0, error)) is echo
 
 
+def test_a_script_that_has_said_why(paths: JobPaths) -> None:
+    """A script of `zerocfg launch`: its status, and the last lines of its log."""
+    lines = f"Traceback (most recent call last):\n  ...\n{GLOO}"
+    timed_out = RankResult(rank=0, ok=False, error="exit status 1", traceback=lines)
+    assert is_echo(timed_out)
+    hang = find_hang(paths, [timed_out], 2)
+    assert hang is not None
+    assert hang.title == "a collective timed out: rank 1 of 2 is missing"
+    assert not is_echo(RankResult(rank=0, ok=False, error="exit status 1", traceback="ValueError: unwell"))
+    aborted = RankResult(rank=0, ok=False, error="ended by SIGABRT", traceback="Fatal Python error: Aborted")
+    assert is_echo(aborted)
+    assert find_hang(paths, [aborted], 2) is None
+
+
 def test_the_cause_is_not_the_echo_that_came_first() -> None:
     echo, cause = failed(0, GLOO, 1.0), failed(1, "ValueError: rank 1 is unwell", 2.0)
     assert originals([echo, cause]) == [cause]

@@ -144,6 +144,14 @@ def test_a_node_that_let_nothing_start(made: Made, tmp_path: Path) -> None:
     assert str(ret._return_value) == "job 4 was not started\n\non node2:\nerror[ZC712] offload.nvme_path=/nvme: it does not exist"
 
 
+def test_a_rank_that_aborts_by_itself(made: Made) -> None:
+    """No word of NCCL's watchdog: it is the cause."""
+    aborted = RankResult(rank=1, ok=False, error="ended by SIGABRT", traceback="free(): invalid pointer")
+    ret, _ = made(NodeOutcome(1), aborted)
+    assert str(ret._return_value).startswith("job 4 failed: rank 1 of 3: ended by SIGABRT\n")
+    assert str(ret._return_value).endswith("free(): invalid pointer")
+
+
 def test_the_echo_of_a_lost_rank_is_not_the_cause(made: Made) -> None:
     """The connection broke before the rank that broke it had said why."""
     echo = error(0, 1.0, RuntimeError("Connection closed by peer [127.0.0.1]:41872"))

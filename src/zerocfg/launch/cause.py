@@ -25,6 +25,7 @@ _ECHO = re.compile(
     r"|ncclRemoteError|ncclSystemError|NCCL communicator was aborted"
 )
 """What the other ranks say when one of them is gone."""
+_ABORTED = "ended by SIGABRT"
 _OPERATION = re.compile(r"OpType=(\w+)")
 _SEQUENCE = re.compile(r"SeqNum=(\d+)")
 _ENDED = re.compile(r"\brank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-\d+)")
@@ -34,8 +35,14 @@ _LOG_BYTES = 1 << 18
 
 
 def is_echo(result: RankResult) -> bool:
-    """It failed because another rank was gone or did not come."""
-    return bool(_ECHO.search(result.error) or _TIMED_OUT.search(result.error))
+    """It failed because another rank was gone or did not come; or may have: NCCL's watchdog aborts the process."""
+    said = _said(result)
+    return bool(_ECHO.search(said) or _TIMED_OUT.search(said) or result.error == _ABORTED)
+
+
+def _said(result: RankResult) -> str:
+    """Of a script of `zerocfg launch` the exit status is known, and what it has written last."""
+    return result.error if ": " in result.error else f"{result.error}\n{result.traceback}"
 
 
 def originals(errors: Iterable[RankResult]) -> list[RankResult]:
@@ -75,7 +82,7 @@ class Hang:
 
 def find_hang(paths: JobPaths, errors: Collection[RankResult], world_size: int, *, logs: bool = True) -> Hang | None:
     """Looked for where no rank has failed by itself. logs: also in the ranks' logs, where NCCL's watchdog leaves its words."""
-    words = {result.rank: found[0] for result in errors if (found := _TIMED_OUT.search(result.error))}
+    words = {result.rank: found[0] for result in errors if (found := _TIMED_OUT.search(_said(result)))}
     watchdog = _watchdog(paths, world_size) if logs else {}
     timed_out = {**words, **watchdog}
     if not timed_out:
