@@ -79,11 +79,24 @@ def test_a_wide_job_keeps_what_came_free_and_no_one_overtakes_it(tmp_path: Path,
     assert [d.entry for d in all_four.devices] == ["3", "5", "6", "7"]
 
 
-def test_what_is_not_kept_stays_free_for_others(tmp_path: Path, take: Take) -> None:
+def test_what_a_younger_job_cannot_use_stays_free_for_others(tmp_path: Path, take: Take) -> None:
     pool, other = Pool("gpu", FOUR, tmp_path), Pool("gpu", FOUR, tmp_path)
     assert take(other, 1) is not None
-    assert pool.take(4, keep=False) is None
+    assert pool.take(4, head=False) is None
     assert take(other, 3) is not None
+
+
+def test_a_younger_job_may_use_what_is_held_and_leaves_the_head_its_place(tmp_path: Path, take: Take) -> None:
+    pool, other = Pool("gpu", FOUR, tmp_path), Pool("gpu", FOUR, tmp_path)
+    running = take(other, 1)
+    assert running is not None
+    assert take(pool, 4) is None
+    younger = pool.take(1, head=False)
+    assert younger is not None
+    assert take(other, 1) is None  # two are still held
+    running.close()
+    younger.close()
+    assert take(pool, 4) is not None
 
 
 def test_giving_up_frees_what_was_held(tmp_path: Path, take: Take) -> None:

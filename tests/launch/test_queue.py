@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,11 +12,13 @@ from typing import Any
 
 from zerocfg.launch.pool import Device, Lease, Pool, cores
 from zerocfg.launch.queue import LocalQueue
+from zerocfg.launch.turns import Line
 
 
-def queue(tmp_path: Path, widths: list[int]) -> Any:
+def queue(tmp_path: Path, widths: list[int], gpus: str = "ab") -> Any:
     made = LocalQueue.__new__(LocalQueue)
-    made._pools = {"gpu": Pool("gpu", [Device("0", "a"), Device("1", "b")], tmp_path), "core": Pool("core", cores(2), tmp_path)}
+    devices = [Device(str(index), name) for index, name in enumerate(gpus)]
+    made._pools = {"gpu": Pool("gpu", devices, tmp_path), "core": Pool("core", cores(2), tmp_path)}
     jobs = [
         SimpleNamespace(number=n, run=SimpleNamespace(resources=SimpleNamespace(gpus_per_node=width, cpus_per_node=1)))
         for n, width in enumerate(widths)
@@ -42,3 +47,67 @@ def test_narrow_jobs_run_side_by_side_and_the_wide_one_is_not_starved(tmp_path: 
     assert order[:4] == [[0, 2], [2, 4], [4], [1]]
     assert [3] in order
     assert sorted({number for together in order for number in together}) == list(range(7))
+
+
+def together(sweeps: dict[str, Any]) -> list[str]:
+    """Let several launchers look in turns; in each round the job that runs longest ends. The jobs in the order of their starts."""
+    running: list[tuple[str, Lease]] = []
+    started: list[str] = []
+    try:
+        for _ in range(200):
+            for name, sweep in sweeps.items():
+                while sweep._waiting and (found := sweep._next()) is not None:
+                    started.append(f"{name}{found[0].number}")
+                    running.append((started[-1], found[1]))
+            held = [device.identity for _, lease in running for device in lease.devices]
+            assert len(held) == len(set(held)), "a GPU is used twice"
+            if not running and not any(sweep._waiting for sweep in sweeps.values()):
+                return started
+            assert running, f"nothing runs, and these wait: {[n for n, s in sweeps.items() if s._waiting]}"
+            running.pop(0)[1].close()
+        raise AssertionError(f"no end: {started}")
+    finally:
+        for _, lease in running:
+            lease.close()
+        for sweep in sweeps.values():
+            for pool in sweep._pools.values():
+                pool.give_up()
+
+
+def test_two_sweeps_take_turns(tmp_path: Path) -> None:
+    """A sweep of wide jobs does not keep another's narrow ones waiting until its end, nor the other way round."""
+    started = together({"wide": queue(tmp_path, [2] * 6), "narrow": queue(tmp_path, [1] * 12)})
+    assert started.index("narrow0") < started.index("wide2")
+    assert started.index("wide3") < started.index("narrow11")
+    assert len(started) == 18
+
+
+def test_two_sweeps_of_wide_jobs_never_wait_for_each_others_half(tmp_path: Path) -> None:
+    started = together({"a": queue(tmp_path, [2, 1, 2, 1, 2]), "b": queue(tmp_path, [1, 2, 2, 1, 2])})
+    assert sorted(started) == [f"{name}{number}" for name in "ab" for number in range(5)]
+
+
+def test_a_sweep_on_other_gpus_does_not_wait_in_line(tmp_path: Path) -> None:
+    first, second = queue(tmp_path, [2, 2]), queue(tmp_path, [2, 2], gpus="cd")
+    held = first._next()[1]
+    assert first._next() is None  # waits, and is the first in the line
+    other = second._next()
+    assert other is not None
+    for lease in (held, other[1]):
+        lease.close()
+    for sweep in (first, second):
+        sweep._pools["gpu"].give_up()
+
+
+def test_the_place_of_a_launcher_that_was_killed_is_free(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys; from pathlib import Path; from zerocfg.launch.turns import Line\n"
+        "line = Line(Path(sys.argv[1]), 'gpu', frozenset('ab')); print(line.my_turn()); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    killed = subprocess.run([sys.executable, "-u", "-c", code, tmp_path], capture_output=True, text=True, check=False)
+    assert (killed.returncode, killed.stdout) == (-signal.SIGKILL, "True\n")
+    assert len(list(tmp_path.glob("*.ticket"))) == 1
+    line = Line(tmp_path, "gpu", frozenset("b"))
+    assert line.my_turn()
+    line.leave()
+    assert list(tmp_path.glob("*.ticket")) == []

@@ -4,8 +4,9 @@ A device is held by two locks. The launcher holds the first from the moment it c
 the job's own process (torchrun), so that a device stays taken while anything of the job is alive, also when the launcher was
 killed with -9; and the kernel drops both with the last process that has them open.
 
-A job that needs several devices takes them as they come free. Only one launcher may do that at a time (the queue lock), so
-that two sweeps never wait for each other's half; and it is the oldest job of its launcher, so a wide one is not starved.
+A job that needs several devices takes them as they come free. Of the launchers that share devices only one may do that at a time
+(turns.py), so that two sweeps never wait for each other's half; and it is the oldest job of its launcher, so a wide one is not
+starved.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import IO
 
 from zerocfg.artifact import Resources
 from zerocfg.facts import Detected
+from zerocfg.launch.turns import Line, lock
 
 MASK = "CUDA_VISIBLE_DEVICES"
 
@@ -103,66 +105,55 @@ class Pool:
         self._kind = kind
         self._held: dict[int, list[IO[bytes]]] = {}
         """Taken for the job at the head, not yet enough."""
-        self._queue: IO[bytes] | None = None
+        self._line = Line(folder, kind, frozenset(device.identity for device in self.devices))
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def take(self, count: int, *, keep: bool = True) -> Lease | None:
-        """`count` devices, or None: try again later. keep: what was free stays held for this job until then."""
+    def take(self, count: int, *, head: bool = True) -> Lease | None:
+        """`count` devices, or None: try again later.
+
+        head: of the launcher's jobs the one that waits longest; what was free stays held for it until there is enough, and it keeps
+        its place in the line. A younger job takes what is free or held, and leaves the head's place and the rest as they are.
+        """
         if count > len(self.devices):
             raise ValueError(f"{count} of {len(self.devices)} {self._kind}s")
-        if self._queue is None:
-            self._queue = self._lock(self._folder / f"{self._kind}-queue.lock")
-        if self._queue is None:
-            return None
-        for index, device in enumerate(self.devices):
-            if index not in self._held and (files := self._lock_device(device)) is not None:
-                self._held[index] = files
-        if len(self._held) < count:
-            if not keep:
-                self.give_up()
-            return None
-        chosen = self._closest(sorted(self._held), count)
+        head_waits = self._line.waits
+        chosen: Sequence[int] = ()
+        if self._line.my_turn():
+            for index, device in enumerate(self.devices):
+                if index not in self._held and (files := self._lock_device(device)) is not None:
+                    self._held[index] = files
+            if len(self._held) >= count:
+                chosen = self._closest(sorted(self._held), count)
         lease = Lease(
             devices=tuple(self.devices[i] for i in chosen),
             files=[file for i in chosen for file in self._held.pop(i)],
             inherited=tuple(self._path(self.devices[i], "job") for i in chosen),
         )
-        self.give_up()
-        return lease
+        if (head and chosen) or not (head or head_waits):
+            self.give_up()
+        return lease if chosen else None
 
     def give_up(self) -> None:
-        """Let go of what is held for a job that is not started."""
+        """Let go of what is held for a job that is not started, and of its place in the line."""
         for files in self._held.values():
             for file in files:
                 file.close()
         self._held.clear()
-        if self._queue is not None:
-            self._queue.close()
-            self._queue = None
+        self._line.leave()
 
     def _path(self, device: Device, what: str) -> Path:
         return self._folder / f"{self._kind}-{re.sub(r'[^A-Za-z0-9.-]', '_', device.identity)}.{what}.lock"
 
     def _lock_device(self, device: Device) -> list[IO[bytes]] | None:
-        launcher = self._lock(self._path(device, "launcher"))
+        launcher = lock(self._path(device, "launcher"))
         if launcher is None:
             return None
-        job = self._lock(self._path(device, "job"))  # a job whose launcher is gone may still be ending
+        job = lock(self._path(device, "job"))  # a job whose launcher is gone may still be ending
         if job is None:
             launcher.close()
             return None
         job.close()
         return [launcher]
-
-    @staticmethod
-    def _lock(path: Path) -> IO[bytes] | None:
-        file = path.open("ab")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            return None
-        return file
 
 
 def hold(paths: Sequence[Path]) -> list[IO[bytes]]:

@@ -122,36 +122,37 @@ class LocalQueue:
             where = f", GPUs {devices}" if devices else ""
             log.info("job %d: started, %s%s: %s", job.number, size_of(job), where, job.folder)
             self._board.add(started)
+        if self._waiting:  # as many as max_parallel allows: nothing is kept from others for a job that may not start
+            for pool in self._pools.values():
+                pool.give_up()
 
     def _next(self) -> tuple[PreparedJob, Lease] | None:
         """The oldest job that fits what is free. The oldest of all is overtaken once a device at most; then what comes free is kept
         for it, so that a wide job is not starved by narrow ones."""
         head = self._waiting[0]
-        tried: set[tuple[int, int]] = set()
-        if self._overtaken < max(len(pool.devices) for pool in self._pools.values()):
-            for job in self._waiting:
-                size = self._size(job)
-                if size in tried:
-                    continue
-                tried.add(size)
-                if (lease := self._lease(size, keep=False)) is not None:
-                    self._overtaken = 0 if job is head else self._overtaken + 1
-                    self._waiting.remove(job)
-                    return job, lease
-        lease = self._lease(self._size(head), keep=True)
-        if lease is None:
+        if (lease := self._lease(self._size(head))) is not None:
+            self._overtaken = 0
+            return self._waiting.popleft(), lease
+        if self._overtaken >= max(len(pool.devices) for pool in self._pools.values()):
             return None
-        self._overtaken = 0
-        return self._waiting.popleft(), lease
+        tried = {self._size(head)}
+        for job in self._waiting:
+            size = self._size(job)
+            if size not in tried and (lease := self._lease(size, head=False)) is not None:
+                self._overtaken += 1
+                self._waiting.remove(job)
+                return job, lease
+            tried.add(size)
+        return None
 
     def _size(self, job: PreparedJob) -> tuple[int, int]:
         return needed(job.run.resources if job.run else None, len(self._pools["core"].devices))
 
-    def _lease(self, size: tuple[int, int], *, keep: bool) -> Lease | None:
+    def _lease(self, size: tuple[int, int], *, head: bool = True) -> Lease | None:
         gpus, cores = size
         if gpus:
-            return self._pools["gpu"].take(gpus, keep=keep)
-        lease = self._pools["core"].take(cores, keep=keep)
+            return self._pools["gpu"].take(gpus, head=head)
+        lease = self._pools["core"].take(cores, head=head)
         if lease is not None:
             lease.devices = ()  # cores are counted, not bound: torch and the kernel place the threads
         return lease
