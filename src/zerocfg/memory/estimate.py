@@ -161,7 +161,8 @@ def estimate(plan: Plan, trace: ActivationTrace | None = None, parameters: Model
     top = max(moments, key=lambda m: m.total)
     host = host_memory(rank)
     ranks = plan.topology.nproc_per_node
-    context = (CUDA_CONTEXT_BYTES + (NCCL_BYTES if plan.topology.world_size > 1 else 0)) if cuda else 0
+    nccl = NCCL_BYTES[max(major for major in NCCL_BYTES if major <= plan.hardware.compute_capability[0])]
+    context = (CUDA_CONTEXT_BYTES + (nccl if plan.topology.world_size > 1 else 0)) if cuda else 0
     if cuda and not plan.detected:
         context += int(DRIVER_SHARE * plan.hardware.memory_bytes)
     return MemoryEstimate(
