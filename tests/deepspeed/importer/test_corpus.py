@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import corpus
+from benchmarks import corpus, corpus_mistakes
 
 FOLDER = Path(__file__).resolve().parents[4] / "shared" / "corpus"
 
@@ -46,6 +46,6 @@ def test_nothing_is_left_for_the_user_but_what_the_file_left_out(verdicts: list[
     assert {note.code for v in verdicts if v.imported for note in v.imported.notes} <= {"ZC640", "ZC657", "ZC671"}
 
 
-@pytest.mark.parametrize(("mistake", "named", "code"), corpus.named(), ids=[mistake for mistake, _, _ in corpus.named()])
+@pytest.mark.parametrize(("mistake", "named", "code"), corpus_mistakes.named(), ids=[mistake for mistake, _, _ in corpus_mistakes.named()])
 def test_a_real_mistake_is_named_with_its_fix(mistake: str, named: bool, code: str) -> None:
     assert named, code
