@@ -31,6 +31,7 @@ BAD = [
     (b'{"a": 1', "ZC911", "1:8: not JSON: Expecting ',' delimiter"),
     (b'{\n  "a": tru}', "ZC911", "2:8: not JSON: Expecting value"),
     (b'{\n  # why\n  "a": {\n}', "ZC911", "4:2: not JSON: Bad key name (eof)"),
+    (b'{\n  "a": 1, /* why\n}', "ZC911", "2:11: not JSON: a comment or text that begins here is never closed"),
     (b'{"a": "\\ud800"}', "ZC911", "1:8: half of a surrogate pair is no text"),
     (b'{\n  "a": 1,\n  "b": {"a": 2},\n  "a": 3}', "ZC912", "4:3: the key 'a' stands twice in one object"),
     (b'{"x": {"a": 1, "\\u0061": 2}}', "ZC912", "1:16: the key 'a' stands twice in one object"),

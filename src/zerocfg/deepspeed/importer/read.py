@@ -162,6 +162,8 @@ class _Reader:
             comments = any(match.group().startswith(_COMMENT) for match in _TOKEN.finditer(self.text))
             position, said = (error.pos, error.msg) if comments else (strict.pos, strict.msg)
             self._fail("ZC911", position, f"not JSON: {said}", "the DeepSpeed JSON itself, or mend this line")
+        except IndexError:  # hjson reads past the end of a comment or text that is never closed
+            self._fail("ZC911", strict.pos, "not JSON: a comment or text that begins here is never closed", "close it, or take it out")
         except ValueError:  # Python refuses to read thousands of digits
             self._fail("ZC913", strict.pos, "a number with thousands of digits", "a finite number")
         for number in _numbers(value):
