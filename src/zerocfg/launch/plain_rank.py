@@ -19,12 +19,11 @@ from pathlib import Path
 from types import FrameType
 
 from zerocfg.diagnostics import ConfigProblems
-from zerocfg.emit import COMPILED, RUN_DIR, set_aside
+from zerocfg.emit import COMPILED
 from zerocfg.errors import PREEMPTED_STATUS, Preempted
-from zerocfg.launch.paths import JOB_TOKEN, JobPaths
 from zerocfg.launch.processes import die_with_parent
 from zerocfg.launch.results import RankResult, write_result
-from zerocfg.launch.streams import capture
+from zerocfg.launch.streams import begin
 from zerocfg.runtime.checkpoint_files import locate
 
 PLACEHOLDER = "{ds_config}"
@@ -41,23 +40,13 @@ _LAST_BYTES = 32768
 
 def main(words: Sequence[str]) -> int:
     """Run the script. Ends as the script ended: with its exit status, or by the same signal."""
-    rank = int(os.environ.get("RANK", "0"))
-    launched = JOB_TOKEN in os.environ
-    if launched:
-        die_with_parent()
-    root = Path(os.environ[RUN_DIR])
-    paths = JobPaths(root)
-    log = paths.rank_log(rank)
-    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
-        set_aside(log)
-    # a launcher follows rank_0.log itself; by hand, the terminal gets a copy
-    finish = capture(log, console=rank == 0 and not launched)
-    paths.result(rank).unlink(missing_ok=True)
+    begun = begin()
+    rank, paths, root = begun.rank, begun.paths, begun.paths.root
     status, received = _run(command(words, root / COMPILED / "ds_config.json"), root / COMPILED / "ds_config.json")
-    finish()
+    begun.finish()
     # one that was told to end because another has failed is not a failure of its own
     if status in (0, PREEMPTED_STATUS) or not set(received) & set(_STOPS):
-        end = result(rank, status, log)
+        end = result(rank, status, paths.rank_log(rank))
         write_result(paths.result(rank), preempted(end, root, received) if status == PREEMPTED_STATUS else end)
     if status < 0:
         _end_by(-status)

@@ -9,39 +9,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from zerocfg.emit import RUN_DIR, set_aside
 from zerocfg.errors import PREEMPTED_STATUS
 from zerocfg.launch.cause import find_hang
 from zerocfg.launch.hydra_state import changes_directory, hydra_part, task_config
-from zerocfg.launch.paths import JOB_TOKEN, JobPaths
+from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.payload import Envelope, Task, read_envelope
-from zerocfg.launch.processes import die_with_parent
 from zerocfg.launch.results import failed, succeeded, write_result
-from zerocfg.launch.streams import capture, configure_rank_log
+from zerocfg.launch.streams import begin, configure_rank_log
 from zerocfg.runtime.heartbeat import Heartbeat
 
 
 def main(arguments: list[str]) -> int:
     """Run the task function of one rank. Exit status 0 when it returned (or called sys.exit(0))."""
-    rank = int(os.environ.get("RANK", "0"))
-    launched = JOB_TOKEN in os.environ
-    if launched:
-        die_with_parent()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # the launcher shields its helpers from Ctrl-C; the task function gets Python's own behaviour back
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    root = Path(os.environ[RUN_DIR])
-    paths = JobPaths(root)
-    log = paths.rank_log(rank)
-    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
-        set_aside(log)
-    # A launcher follows rank_0.log itself; by hand, the terminal gets a copy.
-    finish = capture(log, console=rank == 0 and not launched)
-    paths.result(rank).unlink(missing_ok=True)
+    begun = begin()
     try:
-        return _run(root / arguments[0], rank, paths)
+        return _run(begun.paths.root / arguments[0], begun.rank, begun.paths)
     finally:
-        finish()
+        begun.finish()
 
 
 def _run(payload: Path, rank: int, paths: JobPaths) -> int:

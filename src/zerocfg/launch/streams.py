@@ -10,10 +10,41 @@ import termios
 import time
 from array import array
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+
+from zerocfg.emit import RUN_DIR, set_aside
+from zerocfg.launch.paths import JOB_TOKEN, JobPaths
+from zerocfg.launch.processes import die_with_parent
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A rank that may start its work."""
+
+    rank: int
+    paths: JobPaths
+    finish: Callable[[], None]
+    """To be called at the end."""
+
+
+def begin() -> Begun:
+    """What every rank does first, by torchrun's environment: its log is opened, an earlier run's log and result are out of the way."""
+    rank = int(os.environ.get("RANK", "0"))
+    launched = JOB_TOKEN in os.environ
+    if launched:
+        die_with_parent()
+    paths = JobPaths(Path(os.environ[RUN_DIR]))
+    log = paths.rank_log(rank)
+    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
+        set_aside(log)
+    # a launcher follows rank_0.log itself; by hand, the terminal gets a copy
+    finish = capture(log, console=rank == 0 and not launched)
+    paths.result(rank).unlink(missing_ok=True)
+    return Begun(rank, paths, finish)
 
 
 def capture(log: Path, *, console: bool) -> Callable[[], None]:
