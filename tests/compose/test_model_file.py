@@ -41,6 +41,7 @@ def test_dims_and_origins_of_a_file(folder: Path, path: str) -> None:
     assert composed.container["model"] == {
         "name": "my llama",
         "hf_config": path,
+        "profile": None,
         "num_hidden_layers": 32,
         "hidden_size": 4096,
         "num_attention_heads": 32,
