@@ -258,7 +258,10 @@ def test_what_the_cluster_does_not_have_is_refused_before_submission(app: Path) 
     assert "try: hydra.launcher.partition=short\n" in done.stderr
     done = run(app, "hydra.launcher.partition=short", "hydra.launcher.gpus_per_node=5", "hydra.launcher.timeout_min=5")
     assert "error[ZC726] hydra.launcher.timeout_min=5 is over the limit of partition short: 2 minutes" in done.stderr
-    assert "error[ZC727] hardware.gpus_per_node: the run needs 5 GPUs a node, and no node of partition short has more than 4" in done.stderr
+    assert (
+        "error[ZC727] hydra.launcher.gpus_per_node: the run needs 5 GPUs a node, and no node of partition short has more than 4"
+        in done.stderr
+    )
     assert not (app / "out dir").exists()
 
 
