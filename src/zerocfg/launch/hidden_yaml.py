@@ -32,7 +32,8 @@ def hide_multirun(config: DictConfig) -> None:
     """Hydra's sweeper has written multirun.yaml, the command line as it came: write it again without the values of secrets."""
     path = Path(str(config.hydra.sweep.dir)) / "multirun.yaml"
     secrets = secret_values(config)
-    given = [*config.hydra.overrides.task, *config.hydra.overrides.hydra]
+    # as given: an override may name a key that only a job has, ${hydra.job.num}
+    given = [*written(config.hydra.overrides.task), *written(config.hydra.overrides.hydra)]
     if path.is_file() and (secrets or any(hide_override(word) != word for word in given)):
         replace_text(path, hidden_yaml(written(OmegaConf.load(path)), secrets, given=True))
 
