@@ -44,7 +44,8 @@ def test_what_is_offered_compiles_and_keeps_to_the_target(configure: Configure, 
     found = search(configure(*base), None, Axes())
     speeds = [r.tokens_per_s_per_gpu for r in found.ranked]
     assert len(speeds) > 5
-    assert [f"{s:.3g}" for s in speeds] == [f"{s:.3g}" for s in sorted(speeds, reverse=True)]
+    assert [f"{s:.3g}" for s in speeds[1:]] == [f"{s:.3g}" for s in sorted(speeds[1:], reverse=True)]
+    assert speeds[0] >= 0.99 * max(speeds)
     for ranked in found.ranked[:4]:
         run = compile_run(compose([*base, *ranked.overrides]).container)
         assert run.plan == ranked.plan
@@ -108,3 +109,13 @@ def test_each_choice_beside_its_neighbour(make_plan: MakePlan) -> None:
     assert by_path["parallelism.leaf_module_classes"].slower > 0.2
     assert by_path["parallelism.stage3_max_live_parameters"].more_bytes < -(2**30)
     assert neighbours(make_plan("model=gpt_1b3", "hardware=h200x2", "parallelism=ddp"), rates_of(plan.hardware)) == []
+
+
+def test_of_plans_as_fast_the_lowest_stage_is_first(configure: Configure) -> None:
+    llama = ("model=llama3_8b", "model.num_hidden_layers=8", "model.hidden_size=2048", "model.intermediate_size=8192")
+    more = ("model.sequence_length=2048", "hardware=h200x2", "batch.global_batch_size=32")
+    ranked = search(configure(*llama, *more), None, Axes()).ranked
+    best = max(ranked, key=lambda r: r.tokens_per_s_per_gpu)
+    assert best.plan.zero.stage == 3
+    assert ranked[0].plan.zero.stage == 1
+    assert ranked[0].tokens_per_s_per_gpu >= 0.99 * best.tokens_per_s_per_gpu

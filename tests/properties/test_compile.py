@@ -183,7 +183,10 @@ def test_no_size_is_larger_than_the_model(asked: Asked) -> None:
         return
     sizes = {path: value for path, value in flatten(run.deepspeed) if path.startswith("zero_optimization.") and path.endswith(SIZES)}
     written = {path.removeprefix("deepspeed.") for path in asked.values}
-    larger = {path: value for path, value in sizes.items() if value > run.plan.model.num_parameters and path not in written}
+    # a distance between two uses, forward to backward: nothing is allocated by it
+    passes = {"zero_optimization.stage3_max_reuse_distance": 3}
+    whole = run.plan.model.num_parameters
+    larger = {path: value for path, value in sizes.items() if value > passes.get(path, 1) * whole and path not in written}
     assert larger == {}
 
 

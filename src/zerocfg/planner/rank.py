@@ -19,6 +19,8 @@ from zerocfg.planner.space import MICRO_BATCHES, Axes, Candidate, candidates, ch
 from zerocfg.schema import RunConfig
 from zerocfg.sizes import shape_of
 
+NO_DIFFERENCE = 0.99
+"""Speeds that predictions cannot tell apart."""
 NO_GAIN = 0.995
 """A size is only changed for more than this in speed."""
 
@@ -123,6 +125,7 @@ def search(
             break
     ranked = _without_idle_changes(found[True] or found[False])
     ranked.sort(key=_speed_then_effort)
+    ranked = _steadiest_first(ranked)
     too_large = [] if ranked or smallest is None else [d for d in check_memory(smallest.plan) if d.severity == 0]
     return Search(
         ranked=ranked,
@@ -185,10 +188,25 @@ def _largest_that_fits(plan: Plan, sizes: Sequence[int], within: bool) -> int:
 
 def _speed_then_effort(found: Ranked) -> tuple[float, ...]:
     """The fastest first; of two that are as fast, the one that moves and recomputes less."""
-    plan = found.plan
-    moved = (plan.offload.param != "none") + (plan.offload.optimizer != "none")
+    moved, recomputes = _effort(found)
     speed = float(f"{found.tokens_per_s_per_gpu:.3g}")
-    return -speed, moved, plan.activation_checkpointing.enabled, -found.tokens_per_s_per_gpu, found.memory.peak_allocated_bytes
+    return -speed, moved, recomputes, -found.tokens_per_s_per_gpu, found.memory.peak_allocated_bytes
+
+
+def _steadiest_first(ranked: list[Ranked]) -> list[Ranked]:
+    """Of the plans that are as fast as the first, as far as predictions go, and move and recompute no more: the lowest stage's first.
+    It asks the least of the host, which differs by half from machine to machine."""
+    if not ranked:
+        return ranked
+    least = NO_DIFFERENCE * ranked[0].tokens_per_s_per_gpu
+    close = [r for r in ranked if r.tokens_per_s_per_gpu >= least and _effort(r) <= _effort(ranked[0])]
+    first = min(close, key=lambda r: (_effort(r), max(1, r.plan.zero.stage), -r.tokens_per_s_per_gpu))
+    return [first, *(r for r in ranked if r is not first)]
+
+
+def _effort(found: Ranked) -> tuple[int, bool]:
+    plan = found.plan
+    return (plan.offload.param != "none") + (plan.offload.optimizer != "none"), plan.activation_checkpointing.enabled
 
 
 def _without_idle_changes(ranked: list[Ranked]) -> list[Ranked]:
