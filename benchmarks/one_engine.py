@@ -135,17 +135,14 @@ def deepspeed_engine(task: Mapping[str, Any], device: Any) -> Any:
     import deepspeed
     import torch
 
+    from zerocfg.runtime.engine import checkpoint as recomputed
     from zerocfg.runtime.leaf import mark_leaf_modules
 
     dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[task["dtype"]]
     config = {**task["deepspeed"], "steps_per_print": 10**9}
 
     def checkpoint(function: Any, *args: Any) -> Any:
-        if not task["checkpointing"]:
-            return function(*args)
-        return deepspeed.checkpointing.checkpoint(
-            lambda *tensors: function(*tensors, *args[len(tensors) :]), *(a for a in args if a is not None)
-        )
+        return recomputed(function, args) if task["checkpointing"] else function(*args)
 
     if task["stage"] == 3:
         with deepspeed.zero.Init(config_dict_or_path=config, dtype=dtype):

@@ -12,7 +12,10 @@ from zerocfg.probe.calibration import stored_calibration
 
 
 def predicted(plan: Plan) -> dict[str, float]:
-    """Peak memory of a GPU and tokens/s of all ranks, from the calibration or the data sheet; nothing on cpu or for a model that is not described."""
+    """Peak memory of a GPU and tokens/s of all ranks, from the calibration or the data sheet.
+
+    Nothing on cpu, or for a model that is not described.
+    """
     if not plan.is_described or not plan.hardware.is_cuda:
         return {}
     speed = cost_of(plan, rates_of(plan.hardware, stored_calibration(plan.hardware).found)).tokens_per_s_per_gpu(
