@@ -164,8 +164,9 @@ def test_a_plan_leaves_nothing_open(container: Make) -> None:
     open_values = [
         path for path, value in _values("", plan) if value is None or value == "auto" or (isinstance(value, (int, float)) and value < 0)
     ]
-    # a mode, not an open value: the run starts from the last whole checkpoint of its folder, which only its start can know
-    assert open_values == [".checkpoint.resume"]
+    # no profile was given: dims decide. And a mode, not an open value: the run starts from the last whole checkpoint of its folder,
+    # which only its start can know
+    assert open_values == [".profile", ".checkpoint.resume"]
     named = {f"{section.name}.{field.name}" for section, field in _fields(plan)}
     described = {path for path in named if not path.startswith(("optimizer.params", "scheduler.params", "communication."))}
     # every field of every section says why it is what it is, but for what a model's or topology's dims imply

@@ -3,6 +3,6 @@
 if __name__ == "__main__":
     import sys
 
-    from zerocfg.launch.rank import main
+    from zerocfg.launch.ending import run
 
-    sys.exit(main(sys.argv[1:]))
+    run(sys.argv[1:])
