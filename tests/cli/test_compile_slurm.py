@@ -88,6 +88,8 @@ def test_json(cli: Any) -> None:
         (("hydra.launcher.partion=x",), "ZC111"),
         (("hydra.launcher.mem_gb=much",), "ZC112"),
         (("hydra.launcher.account='${nothing}'",), "ZC723"),
+        (("+hydra.launcher.partitoin=gpu",), "ZC723"),
+        (("hydra.launcher=zerocfg_slurm",), "ZC723"),
     ],
 )
 def test_bad_input(cli: Any, overrides: tuple[str, ...], code: str) -> None:

@@ -191,6 +191,7 @@ def test_the_folder_cannot_be_written(cli: Any, script: Path) -> None:
     [
         ("hydra/launcher=basic", "hydra/launcher is none of zerocfg's launchers: BasicLauncher"),
         ("hydra.launcher.timeout_min=${nope}", "hydra.launcher cannot be resolved: "),
+        ("+hydra.launcher.partition=gpu", "hydra.launcher.partition: hydra/launcher=zerocfg_local has no such field"),
     ],
 )
 def test_another_launcher(cli: Any, script: Path, override: str, message: str) -> None:

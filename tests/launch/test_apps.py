@@ -278,3 +278,17 @@ def test_dry_run(app: Path) -> None:
     assert "job 0: dry run, nothing started" in done.stdout
     assert not (app / "out dir/0/rank_0.log").exists()
     assert (app / "out dir/0/.hydra/config.yaml").exists()
+
+
+@pytest.mark.parametrize("launcher", ["zerocfg_local", "zerocfg_slurm"])
+def test_a_dry_run_leaves_a_finished_run_as_it_is(app: Path, launcher: str) -> None:
+    assert run(app).returncode == 0
+    folder = app / "out dir/0"
+    records = [*folder.glob("rank_*"), *folder.glob(".zerocfg/results/*")]
+    before = {path: path.read_bytes() for path in records}
+    assert any(path.name == "rank_0.log" for path in records)
+    dry = run(app, f"hydra/launcher={launcher}", "hydra.launcher.dry_run=true")
+    assert dry.returncode == 0, dry.stderr
+    assert {path: path.read_bytes() for path in records if path.exists()} == before
+    assert "earlier run" not in dry.stdout
+    assert "1 of 1 jobs finished before; 0 to run" in run(app, "hydra.launcher.retry_failed=true").stdout

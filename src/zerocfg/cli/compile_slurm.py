@@ -6,24 +6,19 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
+from zerocfg.cli.launcher_options import GROUP, launcher_options
 from zerocfg.cli.outcome import Result
 from zerocfg.compiler import examine
 from zerocfg.compose import Composed, compose
 from zerocfg.diagnostics import Diagnostic, has_errors, in_order
+from zerocfg.launch.options import LocalOptions
 from zerocfg.launch.slurm_cluster import read_cluster
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_place import Placement
 from zerocfg.launch.slurm_script import SLURM_DIR, Start, sbatch_script
-from zerocfg.passes.lower.slurm import PATH
 from zerocfg.probe.calibration import decide
 from zerocfg.probe.installed import installed
-
-_LAUNCHER = "hydra/launcher"
 
 
 def examine_for_slurm(
@@ -33,8 +28,8 @@ def examine_for_slurm(
 
     out: folder that holds compiled/; None: the one that a launch would make now.
     """
-    if not any(text.lstrip("+").startswith(f"{_LAUNCHER}=") for text in overrides):
-        overrides = [f"{_LAUNCHER}=zerocfg_slurm", *overrides]
+    if not any(text.lstrip("+").startswith(f"{GROUP}=") for text in overrides):
+        overrides = [f"{GROUP}=zerocfg_slurm", *overrides]
     composed = compose(overrides, config_path=config_path, config_name=config_name)
     found = list(composed.diagnostics)
     options = _options(composed) if composed.container else None
@@ -66,18 +61,12 @@ def examine_for_slurm(
 
 
 def _options(composed: Composed) -> SlurmOptions | Diagnostic:
-    node = composed.cfg.hydra.launcher
-    target = str(OmegaConf.select(node, "_target_"))
-    if not target.endswith(".ZerocfgSlurmLauncher"):
+    options = launcher_options(composed, "ZC723")
+    if isinstance(options, LocalOptions):
         return Diagnostic(
             code="ZC723",
-            path=_LAUNCHER,
-            message=f"--target slurm, but {_LAUNCHER} is another launcher: {target}",
-            hint=f"{_LAUNCHER}=zerocfg_slurm, or without it",
+            path=GROUP,
+            message=f"--target slurm, but {GROUP} is another launcher: zerocfg_local",
+            hint=f"{GROUP}=zerocfg_slurm, or without it",
         )
-    try:
-        plain = cast("dict[str, Any]", OmegaConf.to_container(node, resolve=True))
-    except OmegaConfBaseException as problem:
-        first = str(problem).partition("\n")[0]
-        return Diagnostic(code="ZC723", path=PATH, message=f"{PATH} cannot be resolved: {first}", hint=f"{PATH}.FIELD=VALUE")
-    return SlurmOptions(**{name: value for name, value in plain.items() if not name.startswith("_")})
+    return options

@@ -7,13 +7,10 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
-
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from zerocfg.cli import output
 from zerocfg.cli.compile import TARGETS
+from zerocfg.cli.launcher_options import GROUP, launcher_options
 from zerocfg.cli.outcome import examine_overrides
 from zerocfg.compose import Composed, compose
 from zerocfg.diagnostics import Diagnostic, has_errors, in_order
@@ -23,8 +20,6 @@ from zerocfg.launch.plain import check_folder, folder_problem, prepare_plain, ru
 from zerocfg.launch.plain_check import check_json_reaches, check_program
 from zerocfg.launch.prepare import PreparedJob
 from zerocfg.launch.slurm_options import SlurmOptions
-
-_LAUNCHER = "hydra/launcher"
 
 
 def launch_command(
@@ -45,7 +40,7 @@ def launch_command(
         output.say(f"--target {target}: one of {', '.join(TARGETS)}")
         return 2
     if target is not None:
-        overrides = [f"{_LAUNCHER}=zerocfg_{target}", *overrides]
+        overrides = [f"{GROUP}=zerocfg_{target}", *overrides]
     found = list(check_program(words))
     if all(problem.code != "ZC750" for problem in found):
         found += check_json_reaches(words)
@@ -60,7 +55,7 @@ def launch_command(
 def start(composed: Composed, overrides: Sequence[str], words: Sequence[str], found: Sequence[Diagnostic], *, out: str | None) -> int:
     """Compile and check the job, and run it where hydra/launcher says. found: what is wrong so far."""
     found = list(found)
-    options = _options(composed)
+    options = launcher_options(composed, "ZC756")
     if isinstance(options, Diagnostic):
         return _refused([*found, *composed.diagnostics, options])
     place = _Slurm(options) if isinstance(options, SlurmOptions) else _Local(options)
@@ -158,23 +153,3 @@ def _once(found: Sequence[Diagnostic]) -> list[Diagnostic]:
     for diagnostic in in_order(found):
         kept.setdefault((diagnostic.code, diagnostic.path, diagnostic.message), diagnostic)
     return list(kept.values())
-
-
-def _options(composed: Composed) -> LocalOptions | SlurmOptions | Diagnostic:
-    """hydra.launcher as its options; ZC756 where they cannot be read, or another launcher was chosen."""
-    node = composed.cfg.hydra.launcher
-    target = str(OmegaConf.select(node, "_target_")).rpartition(".")[2]
-    kinds: dict[str, type[LocalOptions | SlurmOptions]] = {"ZerocfgLocalLauncher": LocalOptions, "ZerocfgSlurmLauncher": SlurmOptions}
-    if target not in kinds:
-        return Diagnostic(
-            code="ZC756",
-            path=_LAUNCHER,
-            message=f"{_LAUNCHER} is none of zerocfg's launchers: {target}",
-            hint="--target local, or --target slurm",
-        )
-    try:
-        plain = cast("dict[str, Any]", OmegaConf.to_container(node, resolve=True))
-    except OmegaConfBaseException as problem:
-        first = str(problem).partition("\n")[0]
-        return Diagnostic(code="ZC756", path="hydra.launcher", message=f"hydra.launcher cannot be resolved: {first}", hint="a plain value")
-    return kinds[target](**{name: value for name, value in plain.items() if not name.startswith("_")})

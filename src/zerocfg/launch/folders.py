@@ -70,11 +70,25 @@ def _in_use(folder: Path) -> Diagnostic:
     )
 
 
-def fill(job: PreparedJob, paths: JobPaths, payload: bytes, program: Sequence[str], python: str) -> list[str]:
+def fill(job: PreparedJob, paths: JobPaths, payload: bytes, program: Sequence[str], python: str, *, dry: bool = False) -> list[str]:
     """Write .hydra/, compiled/ and the payload, if there is one. An earlier run's files are kept under numbered names, which are returned.
 
-    The records of a run that goes on from a checkpoint stay: it adds to them.
+    The records of a run that goes on from a checkpoint stay: it adds to them. dry: nothing is started, so all that a run left stays.
     """
+    kept = [] if dry else _make_room(job, paths)
+    _save_hydra(job)
+    if job.run is not None:
+        write_compiled(job.run, paths.root / COMPILED, program=program, python=python)
+    if payload:
+        draft = paths.payload.with_suffix(".tmp")
+        draft.touch(mode=0o600)
+        draft.write_bytes(payload)
+        os.replace(draft, paths.payload)
+    return kept
+
+
+def _make_room(job: PreparedJob, paths: JobPaths) -> list[str]:
+    """Number an earlier run's logs and records, and drop what it said of its end."""
     records = [] if job.run is not None and goes_on(job.run.plan, job.folder) else [paths.metrics, paths.summary]
     earlier = [*sorted(paths.root.glob("rank_*.log")), *records]
     kept = [f"{path.name} -> {moved.name}" for path in earlier if path.stem.count(".") == 0 and (moved := set_aside(path))]
@@ -87,14 +101,6 @@ def fill(job: PreparedJob, paths: JobPaths, payload: bytes, program: Sequence[st
         for stale in folder.glob(pattern):
             stale.unlink()
     shutil.rmtree(paths.preflight, ignore_errors=True)
-    _save_hydra(job)
-    if job.run is not None:
-        write_compiled(job.run, paths.root / COMPILED, program=program, python=python)
-    if payload:
-        draft = paths.payload.with_suffix(".tmp")
-        draft.touch(mode=0o600)
-        draft.write_bytes(payload)
-        os.replace(draft, paths.payload)
     return kept
 
 

@@ -75,7 +75,7 @@ def pools_for(jobs: Sequence[PreparedJob], detect: Callable[[], Detected], envir
 
 def _dry(job: PreparedJob, payload: bytes, options: LocalOptions) -> JobReturn:
     with claimed(job.folder) as paths:
-        report_kept(job, fill(job, paths, payload, PROGRAM, options.python or sys.executable))
+        report_kept(job, fill(job, paths, payload, PROGRAM, options.python or sys.executable, dry=True))
     log.info("job %d: dry run, nothing started: %s", job.number, script_of(job))
     ret = blank_return(job)
     ret.status, ret.return_value = JobStatus.COMPLETED, None

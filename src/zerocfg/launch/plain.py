@@ -82,7 +82,7 @@ def run_here(job: PreparedJob, options: LocalOptions, words: Sequence[str], *, d
     """Run it on this machine as soon as its devices are free; rank 0's log goes to stdout. Returns the exit status."""
     if options.dry_run:
         with claimed(job.folder) as paths:
-            report_kept(job, fill(job, paths, b"", program(words), options.python or sys.executable))
+            report_kept(job, fill(job, paths, b"", program(words), options.python or sys.executable, dry=True))
         log.info("dry run, nothing started: %s", script_of(job))
         return 0
     queue = LocalQueue(

@@ -129,8 +129,9 @@ class Submission:
 
     def _fill(self, job: PreparedJob) -> None:
         with claimed(job.folder) as paths:
-            set_aside(paths.starter_log)
-            kept = fill(job, paths, self.seal(job), self.program, self._python)
+            if not self.options.dry_run:
+                set_aside(paths.starter_log)
+            kept = fill(job, paths, self.seal(job), self.program, self._python, dry=self.options.dry_run)
             if self.options.preflight and job.run is not None:
                 write_preflight(job.run, paths, self._python)
         report_kept(job, kept)
