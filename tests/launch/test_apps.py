@@ -292,3 +292,12 @@ def test_a_dry_run_leaves_a_finished_run_as_it_is(app: Path, launcher: str) -> N
     assert {path: path.read_bytes() for path in records if path.exists()} == before
     assert "earlier run" not in dry.stdout
     assert "1 of 1 jobs finished before; 0 to run" in run(app, "hydra.launcher.retry_failed=true").stdout
+
+
+def test_each_failed_job_of_a_sweep_says_why(app: Path) -> None:
+    done = run(app, "-m", "what=fail", "a=3,4")
+    assert done.returncode == 1
+    for job, a in ((0, 3), (1, 4)):
+        assert f"job {job} failed: rank 0 of 1: ValueError: boom {a}\n  log: {app}/out dir/{job}/rank_0.log\n" in done.stderr
+    # the first once more, by Hydra
+    assert done.stderr.count(" failed: ") == 3

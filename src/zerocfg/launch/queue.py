@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -22,7 +23,7 @@ from zerocfg.launch.options import LocalOptions
 from zerocfg.launch.pool import Lease, Pool, needed
 from zerocfg.launch.prepare import PreparedJob
 from zerocfg.launch.results import read_results, saved_and_stopped
-from zerocfg.launch.returns import failed_return, preempted
+from zerocfg.launch.returns import failed_return, preempted, was_shown
 
 log = logging.getLogger("zerocfg.launch")
 
@@ -67,6 +68,7 @@ class LocalQueue:
         program: Sequence[str] = PROGRAM,
     ) -> None:
         self._waiting = deque(jobs)
+        self._many = len(jobs) > 1
         self._program = program
         self._seal, self._options, self._pools, self._board, self._after_each = seal, options, pools, board, after_each
         self._running: list[LocalJob] = []
@@ -175,7 +177,7 @@ class LocalQueue:
             self.returns[running.job.number] = ret
             if isinstance(getattr(ret._return_value, "__cause__", None), Preempted):
                 self.stopped.add(running.job.number)
-            report(running, ret)
+            report(running, ret, in_full=self._many)
             self._after_each()
 
     def _stop_all(self, how: str) -> bool:
@@ -219,13 +221,16 @@ def size_of(job: PreparedJob) -> str:
     return f"{plan.topology.world_size} ranks, {plan.topology.backend}, ZeRO stage {plan.zero.stage}"
 
 
-def report(running: LocalJob, ret: JobReturn) -> None:
-    """One line for a job that has ended."""
+def report(running: LocalJob, ret: JobReturn, *, in_full: bool) -> None:
+    """One line for a job that has ended. in_full: and why it failed; of a single job Hydra says it."""
     job, paths = running.job, running.paths
     if ret.status is not JobStatus.COMPLETED:
         if isinstance(getattr(ret._return_value, "__cause__", None), Preempted):
             return  # told by what Hydra raises
         log.info("job %d: failed after %.0f s: %s", job.number, running.seconds, paths.root)
+        if in_full:
+            print(ret._return_value, file=sys.stderr, flush=True)
+            was_shown(ret)
         return
     loss = ""
     with suppress(OSError, ValueError, KeyError, TypeError):  # the script keeps no summary

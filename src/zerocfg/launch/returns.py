@@ -44,6 +44,13 @@ def _job_failed(summary: str, traceback: str, shown: bool, cause: BaseException 
     return failed
 
 
+def was_shown(ret: JobReturn) -> None:
+    """Hydra shows the first failed job once more, at the end: without its traceback then."""
+    if isinstance(problem := ret._return_value, JobFailed):
+        ret.return_value = JobFailed(problem.summary, problem.traceback, shown=True)
+        ret._return_value.__cause__ = problem.__cause__
+
+
 def job_return(job: PreparedJob, paths: JobPaths, outcome: NodeOutcome | str, *, shown: bool) -> tuple[JobReturn, list[Diagnostic]]:
     """Hydra's JobReturn, and warnings. outcome: of the node, or why there is none. shown: rank 0's log was on the terminal."""
     ret = blank_return(job)

@@ -22,7 +22,7 @@ from zerocfg.launch.job import NodeOutcome
 from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.prepare import PreparedJob
 from zerocfg.launch.results import read_results, saved_and_stopped
-from zerocfg.launch.returns import JobFailed, job_return
+from zerocfg.launch.returns import job_return, was_shown
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_script import SLURM_DIR
 from zerocfg.launch.slurm_state import JobState, SlurmJob, exit_code, keep_jobs, query, with_end
@@ -213,10 +213,7 @@ def _finish(job: PreparedJob, record: SlurmJob, state: JobState, sweep: Path, *,
         log.info("job %d: done: %s", job.number, job.folder)
         return ret
     print(failure(job, record, state, ret, sweep, followed=followed), file=sys.stderr, flush=True)
-    if isinstance(problem := ret._return_value, JobFailed):
-        # Hydra shows the first failed job once more, at the end
-        ret.return_value = JobFailed(problem.summary, problem.traceback, shown=True)
-        ret._return_value.__cause__ = problem.__cause__
+    was_shown(ret)
     return ret
 
 
