@@ -249,6 +249,8 @@ def test_what_sbatch_refuses_is_said_in_its_words(app: Path) -> None:
     assert done.stderr.count("reservation is invalid") == 1
     assert "nothing was started" in done.stderr
     assert "Traceback" not in done.stderr
+    # what an earlier launch wrote of its results would stand
+    assert not (app / "out dir/results.csv").exists()
 
 
 def test_what_the_cluster_does_not_have_is_refused_before_submission(app: Path) -> None:

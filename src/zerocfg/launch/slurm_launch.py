@@ -46,10 +46,14 @@ def launch(asked: Asked, options: SlurmOptions) -> Sequence[JobReturn]:
         check=lambda: () if options.dry_run else check_commands(missing_commands()),
     )
     attempt = Submission(options, asked.sweep, cluster, sweep.seal)
+    started = not options.dry_run
     try:
         sweep.returns |= attempt.run(sweep.jobs, placement.shapes)
+    except LaunchRefused:
+        started = False  # what an earlier launch has written of its results stands
+        raise
     finally:
-        if not options.dry_run:
+        if started:
             sweep.states |= {number: word(state) for number, state in attempt.states.items()}
             sweep.write_table(show=options.wait)
     made = sweep.in_order()
