@@ -69,9 +69,9 @@ def own_linear(shape: Shape, max_live: int, max_reuse: int, *, recomputes: bool)
     return recomputes or (0 < shape.whole <= max_live and (WALKS - 1) * shape.whole <= max_reuse)
 
 
-def zero_sizes(shape: Shape, stage: int, *, by_block: bool, found: bool = False, keep: bool = False) -> dict[str, Size]:
-    """Field of ZeroPlan -> size. by_block: stage 3 with the repeated block as leaf module. found: zerocfg finds it, so that all of
-    stage 3's shape is its choice. keep: the card has room for the gathered weights."""
+def zero_sizes(shape: Shape, stage: int, *, by_block: bool, keep: bool = False) -> dict[str, Size]:
+    """Field of ZeroPlan -> size. by_block: stage 3 with the repeated block as leaf module. keep: gathered weights stay for the backward
+    pass."""
     own = "DeepSpeed's default (model not described)"
     default = Size(BUCKET, "DeepSpeed's default, 5e8" if shape.whole else own)
     sizes = {
@@ -85,7 +85,7 @@ def zero_sizes(shape: Shape, stage: int, *, by_block: bool, found: bool = False,
     }
     if shape.whole:
         sizes = {name: _capped(size, shape.whole) for name, size in sizes.items()}
-    if found and keep:
+    if keep:
         stay = "weights stay gathered from the forward to the backward pass: at most a tenth of the card"
         sizes["stage3_max_live_parameters"] = Size(shape.whole, f"the whole model: {stay}")
         sizes["stage3_max_reuse_distance"] = Size(WALKS * shape.whole, f"{WALKS} x the model: {stay}")

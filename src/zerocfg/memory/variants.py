@@ -113,8 +113,8 @@ def _rule(plan: Plan) -> dict[str, Any]:
         return {}
     found, recomputes = zero.find_leaf_modules, plan.activation_checkpointing.enabled
     memory = plan.hardware.memory_bytes if plan.hardware.is_cuda and plan.offload.param == "none" else 0
-    keep = keeps_weights(shape, memory, 4 if plan.precision.dtype == "fp32" else 2)
+    keep = found and keeps_weights(shape, memory, 4 if plan.precision.dtype == "fp32" else 2)
     by_block = found or (zero.stage == 3 and bool(zero.leaf_module_classes))
-    sizes = {name: size.value for name, size in zero_sizes(shape, zero.stage, by_block=by_block, found=found, keep=keep).items()}
+    sizes = {name: size.value for name, size in zero_sizes(shape, zero.stage, by_block=by_block, keep=keep).items()}
     own = found and own_linear(shape, sizes["stage3_max_live_parameters"], sizes["stage3_max_reuse_distance"], recomputes=recomputes)
     return {**sizes, "memory_efficient_linear": not own}

@@ -71,8 +71,9 @@ def resolve_zero(
     find_leaf = find_leaf and third
     by_block = third and (find_leaf or bool(config.leaf_module_classes))
     shape = shape_of(model, parameters)
-    keep = param_offload == "none" and keeps_weights(shape, memory_bytes, width)
-    pick = _Chooser(config, zero_sizes(shape, stage, by_block=by_block, found=find_leaf, keep=keep))
+    # where zerocfg finds the leaf modules, all of stage 3's shape is its choice
+    keep = find_leaf and param_offload == "none" and keeps_weights(shape, memory_bytes, width)
+    pick = _Chooser(config, zero_sizes(shape, stage, by_block=by_block, keep=keep))
     pick.reasons["stage"] = asked("parallelism.stage")
     muon3 = third and optimizer_type.lower() == "muon"
     hpz, hpz_reason = _hpz(config, topology)
