@@ -77,6 +77,7 @@ SCRIPT = """
 import json, sys, warnings
 warnings.simplefilter("ignore")
 import torch, deepspeed, logging
+from zerocfg.launch.ending import leave
 logging.getLogger("DeepSpeed").setLevel(logging.CRITICAL)
 deepspeed.init_distributed("gloo")
 said = {}
@@ -90,7 +91,9 @@ for name, config in json.load(open(sys.argv[1])).items():
         said[name] = None
     except Exception as error:
         said[name] = f"{type(error).__name__}: {error}"
-json.dump(said, open(sys.argv[2], "w"))
+with open(sys.argv[2], "w") as file:
+    json.dump(said, file)
+leave(0)
 """
 
 

@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from zerocfg.compiler import compile_run
 from zerocfg.emit import COMPILED, read_compiled, write_compiled
 from zerocfg.errors import Preempted
+from zerocfg.launch.ending import leave
 from zerocfg.runtime.checkpoint_files import locate
 from zerocfg.runtime.checkpoint_stage0 import places
 from zerocfg.runtime.consolidate import consolidate
@@ -114,6 +115,7 @@ def loop(run: Run, engine: Any, *, stop_after: int = 0, shuffle: bool = True) ->
         loader = DataLoader(data(), batch_size=run.plan.batch.micro_batch_size, shuffle=True, drop_last=True)
     else:
         loader = DataLoader(data(), batch_sampler=GlobalBatches(run, 50))  # type: ignore[arg-type]
+    groups = process_groups()
     for step in run.steps(loader):
         for inputs, targets in step:
             loss = engine(inputs, targets)
@@ -122,7 +124,12 @@ def loop(run: Run, engine: Any, *, stop_after: int = 0, shuffle: bool = True) ->
             step.record(loss)
         if step.number == stop_after and RANK == WORLD - 1:  # one rank hears of it
             os.kill(os.getpid(), signal.SIGUSR2)
+    assert process_groups() == groups, "the loop left a group, and its threads, behind"
     return engine
+
+
+def process_groups() -> int:
+    return len(torch.distributed.distributed_c10d._world.pg_map)
 
 
 def whole_weights(engine: Any) -> dict[str, Any]:
@@ -299,3 +306,4 @@ if __name__ == "__main__":
             scenario(*arguments)  # type: ignore[operator]
     if RANK == 0:
         (ROOT / f"done_{WORLD}").write_text(json.dumps(sys.argv[2:]))
+    leave(0)

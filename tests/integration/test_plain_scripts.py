@@ -40,11 +40,12 @@ for _ in range(args.steps):
     losses.append(loss.item())
 print("SAID", json.dumps({"argv": sys.argv, "losses": losses, "stage": engine.zero_optimization_stage(), "world": engine.world_size,
                           "micro": engine.train_micro_batch_size_per_gpu(), "lr": engine.get_lr(),
-                          "json": os.environ["ZEROCFG_DS_CONFIG"]}))
+                          "json": os.environ["ZEROCFG_DS_CONFIG"]}), flush=True)
+os._exit(0)  # torch's gloo threads can abort an interpreter that ends (zerocfg/launch/ending.py)
 """
 
 TRAINER = """
-import json
+import json, os
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, HfArgumentParser, Trainer, TrainingArguments
 
@@ -62,6 +63,7 @@ done = trainer.train()
 fields = TrainingArguments.__dataclass_fields__
 print("SAID", json.dumps({"loss": done.training_loss, "steps": done.global_step, "stage": trainer.model_wrapped.zero_optimization_stage(),
                           "world": args.world_size, "defaults": {n: str(f.default) for n, f in fields.items()}}), flush=True)
+os._exit(0)
 """
 
 SMALL = """

@@ -17,6 +17,7 @@ import torch
 
 from zerocfg.compiler import compile_run
 from zerocfg.compose import compose
+from zerocfg.launch.ending import leave
 from zerocfg.profile.live import live_bytes
 
 ROOT = Path(__file__).parents[2]
@@ -133,3 +134,4 @@ def example_module():
 if __name__ == "__main__":
     os.environ.setdefault("DS_ACCELERATOR", "cpu")
     main(*sys.argv[1:])
+    leave(0)

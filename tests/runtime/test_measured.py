@@ -16,6 +16,7 @@ from zerocfg.runtime.measured import measured
 RANK = """
 import json, sys
 import torch
+from zerocfg.launch.ending import leave
 from zerocfg.runtime.measured import measured
 rank, store, out = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
@@ -27,6 +28,7 @@ cases = [
 found = [measured(losses, seconds, device=torch.device("cpu"), cuda=False) for losses, seconds in cases]
 with open(f"{out}/{rank}", "w") as file:
     json.dump([[m.loss, m.seconds, m.memory_by_rank] for m in found], file)
+leave(0)
 """
 
 

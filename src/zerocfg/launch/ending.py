@@ -5,22 +5,27 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from typing import NoReturn
+
+
+def leave(status: int) -> NoReturn:
+    """End the process without taking the interpreter apart, which can abort a rank that has done its work.
+
+    A gloo thread drops the tensors of a collective after the caller has gone on. Where that needs the interpreter's lock while the
+    interpreter ends, Python before 3.14 ends the thread inside a C++ destructor: "terminate called without an active exception".
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)
 
 
 def run(arguments: list[str]) -> None:
     """zerocfg.launch.rank.main, and the end of the process with its status, after all exit handlers.
 
-    The interpreter is not taken apart: threads of torch's and gloo's still run, and one that meets its own destructor aborts a rank
-    that has done its work ("terminate called without an active exception", seen with two gloo ranks). Not for a script's own process.
+    Not for a script's own process.
     """
     ended = [1]
-
-    def leave() -> None:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(ended[0])
-
-    atexit.register(leave)  # the first that is registered is the last that is called
+    atexit.register(lambda: leave(ended[0]))  # the first that is registered is the last that is called
 
     from zerocfg.launch.rank import main
 

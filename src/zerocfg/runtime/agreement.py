@@ -78,8 +78,13 @@ class Agreement:
         torch.distributed.all_gather_object(gathered, mine, group=self._group)
         return gathered
 
-    def barrier(self) -> None:
-        self.texts("")
+    def close(self) -> None:
+        """When nothing is under way: ends the group's threads, which may still hold the last word (see launch/ending.py)."""
+        if self._group is not None:
+            import torch
+
+            group, self._group = self._group, None
+            torch.distributed.destroy_process_group(group)
 
     def _begin(self, mine: Word) -> None:
         import torch

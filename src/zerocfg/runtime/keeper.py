@@ -92,7 +92,7 @@ class Keeper:
             self._save(saver, step)
         if stop and not last:
             saver.settle()
-            self._agreement.flush()
+            self._part()
             newest = saver.newest
             if self._run.rank == 0:
                 where = (
@@ -106,13 +106,18 @@ class Keeper:
         if self._saver is None:
             return
         self._saver.settle()
-        self._agreement.flush()
+        self._part()
         if self._plan.consolidate_on_end and self._saver.newest is not None:
             from zerocfg.runtime.consolidate import consolidate
             from zerocfg.runtime.together import rank_0_does
 
             checkpoint, weights = self._saver.newest, self._run.output_dir / "weights"
             rank_0_does(self._run.rank, lambda: log.info("%s", consolidate(checkpoint, weights)))
+
+    def _part(self) -> None:
+        """From the other ranks; all of them are at this step."""
+        self._agreement.flush()
+        self._agreement.close()
 
     def _exchange(self, saver: Saver) -> Word:
         now = time.monotonic()
