@@ -6,7 +6,7 @@ Hydra imports this at the start of every app: everything heavy is imported insid
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,17 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from zerocfg.launch.options import LocalLauncherConf, LocalOptions
+from zerocfg.launch.options import LocalOptions, launcher_node
 
 if TYPE_CHECKING:
     from zerocfg.launch.opening import Asked
 
-ConfigStore.instance().store(group="hydra/launcher", name="zerocfg_local", node=LocalLauncherConf, provider="zerocfg")
+ConfigStore.instance().store(
+    group="hydra/launcher",
+    name="zerocfg_local",
+    node=launcher_node(LocalOptions, "hydra_plugins.zerocfg_launcher.ZerocfgLocalLauncher"),
+    provider="zerocfg",
+)
 
 
 class CheckingLauncher(Launcher):
@@ -29,6 +34,9 @@ class CheckingLauncher(Launcher):
 
     composes_first = True
     """For hydra/sweeper=zerocfg, which leaves it to the launcher then."""
+
+    def __init__(self, **given: Any) -> None:
+        self._given = given  # looked at with the jobs, so that all problems are told at once
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self._context, self._task_function, self._config = hydra_context, task_function, config
@@ -46,20 +54,17 @@ class CheckingLauncher(Launcher):
             initial_job_idx=initial_job_idx,
             fresh_folder=self._fresh,
         )
-        return self.run(asked)
+        return self.run(asked, self._given)
 
     @abstractmethod
-    def run(self, asked: Asked) -> Sequence[JobReturn]:
-        """A JobReturn a job, in order."""
+    def run(self, asked: Asked, given: Mapping[str, Any]) -> Sequence[JobReturn]:
+        """A JobReturn a job, in order. given: hydra.launcher as it was composed."""
 
 
 class ZerocfgLocalLauncher(CheckingLauncher):
     """Each job: submitit's local executor, one task, torchrun, one process a rank."""
 
-    def __init__(self, **options: Any) -> None:
-        self.options = LocalOptions(**options)
-
-    def run(self, asked: Asked) -> Sequence[JobReturn]:
+    def run(self, asked: Asked, given: Mapping[str, Any]) -> Sequence[JobReturn]:
         from zerocfg.launch.launcher import launch
 
-        return launch(asked, self.options)
+        return launch(asked, given)

@@ -6,6 +6,7 @@ Hydra imports this at the start of every app: nothing heavy may be imported here
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper, BasicSweeperConf
 from hydra.core.config_store import ConfigStore
@@ -27,6 +28,16 @@ class ZerocfgSweeper(BasicSweeper):  # type: ignore[misc]
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
         if not getattr(self.launcher, "composes_first", False):
             super().validate_batch_is_legal(batch)
+
+    def sweep(self, arguments: list[str]) -> Any:
+        """The JobReturns, a list a batch. Raises LaunchRefused when not a single job could run, whatever the batches were."""
+        returns = super().sweep(arguments)
+        if getattr(self.launcher, "composes_first", False):
+            from zerocfg.launch.opening import NONE_FEASIBLE, LaunchRefused, LeftOut
+
+            if all(isinstance(ret, LeftOut) for batch in returns for ret in batch):
+                raise LaunchRefused(NONE_FEASIBLE)
+        return returns
 
     @staticmethod
     def split_arguments(overrides: list[Override], max_batch_size: int | None) -> list[list[list[str]]]:

@@ -85,3 +85,10 @@ def test_a_primary_config_that_is_not_there(cli: Any) -> None:
     assert (status, out) == (1, "")
     assert err.startswith("error[ZC114] --config-path nowhere: there is no folder ")
     assert "Traceback" not in err
+
+
+def test_options_of_the_launcher_are_checked(cli: Any) -> None:
+    status, _, err = cli("check", "hardware=a100x4", "hydra.launcher.on_infeasible=skp", "hydra.launcher.job_name='${hydra:job.name}'")
+    assert (status, err.count("error[ZC715]")) == (1, 2)
+    slurm = ("hydra/launcher=zerocfg_slurm", "hydra.launcher.job_name='${hydra:job.name}'")
+    assert cli("check", "hardware=a100x4", *slurm)[0] == 0

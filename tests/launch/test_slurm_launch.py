@@ -85,6 +85,14 @@ def test_the_callers_environment_is_put_back_whatever_happens(tmp_path: Path, mo
     assert "HF_TOKEN=s3cr3t" in seen
     assert not any(line.startswith("SLURM_JOB_ID") for line in seen)
     assert list(folder.iterdir()) == []
+    # gone since the job was checked: nobody has looked at the job, so nothing is wrong with it
+    gone = "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)"
+    (tools / "sbatch").write_text(f'#!/bin/sh\necho "{gone}" >&2; exit 1\n')
+    with pytest.raises(ConfigProblems) as refused:
+        submit("#!/bin/bash\n", folder, SHAPE)
+    (problem,) = refused.value.diagnostics
+    assert (problem.code, problem.detail) == ("ZC735", ())
+    assert problem.message.endswith("answer: Batch job submission failed: Unable to contact slurm controller (connect failure)")
 
 
 def prepared(number: int, run: object = "run") -> Any:
@@ -170,6 +178,7 @@ def test_without_slurm_nothing_is_started(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "error[ZC720]" in done.stderr
     assert "error[ZC724] hydra/launcher=zerocfg_slurm, but this machine has no sbatch, squeue, scontrol, srun" in done.stderr
+    assert done.stderr.count("error[") == 2
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
 

@@ -10,7 +10,7 @@ import pytest
 from zerocfg.artifact import Resources
 from zerocfg.diagnostics import Diagnostic
 from zerocfg.launch.slurm_cluster import Cluster, Unread, parse_cluster, parse_gres, parse_time, read_cluster
-from zerocfg.launch.slurm_preflight import board, check_commands, check_request, partition_machine, threads_per_core, unknown_hardware
+from zerocfg.launch.slurm_preflight import board, check_reachable, check_request, partition_machine, threads_per_core, unknown_hardware
 from zerocfg.passes.lower.slurm import lower_slurm
 from zerocfg.schema.slurm import SlurmConfig
 
@@ -270,7 +270,11 @@ def test_boards_by_their_gres_type(gres: str, gpu: str | None) -> None:
     assert (found.gpu if found is not None else None) == gpu
 
 
-def test_missing_commands() -> None:
-    assert list(check_commands(())) == []
-    (problem,) = check_commands(("sbatch", "squeue"))
-    assert (problem.code, problem.message) == ("ZC724", "hydra/launcher=zerocfg_slurm, but this machine has no sbatch, squeue")
+def test_a_cluster_that_cannot_be_reached(cluster: Cluster) -> None:
+    assert list(check_reachable((), cluster)) == []
+    (problem,) = check_reachable(("sbatch", "scontrol"), Unread("no scontrol on this machine", ("scontrol",)))
+    assert (problem.code, problem.message) == ("ZC724", "hydra/launcher=zerocfg_slurm, but this machine has no sbatch, scontrol")
+    said = "scontrol show config: scontrol: error: fetch_config: DNS SRV lookup failed\nscontrol: fatal: Could not find a controller"
+    (problem,) = check_reachable((), Unread(said))
+    assert (problem.code, problem.message) == ("ZC735", "SLURM's controller does not answer: Could not find a controller")
+    assert problem.detail == ("fetch_config: DNS SRV lookup failed",)

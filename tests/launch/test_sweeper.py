@@ -53,6 +53,15 @@ def test_a_point_that_cannot_be_composed_can_be_left_out(tmp_path: Path) -> None
     assert sorted(path.parents[1].name for path in (tmp_path / "out").glob("*/compiled/plan.json")) == ["0", "2"]
 
 
+@pytest.mark.parametrize("choice", [(), ("hydra.sweeper.max_batch_size=1",), ("hydra/sweeper=basic",)])
+def test_a_sweep_of_which_no_point_can_run_fails(tmp_path: Path, choice: tuple[str, ...]) -> None:
+    done = run(tmp_path, "-m", "train.steps=0,-1", "hydra.launcher.on_infeasible=skip", *choice)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("error[ZC221]") == 2
+    assert "\nnothing was started: no job can run, and hydra.launcher.on_infeasible=skip leaves such jobs out\n" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("choice", ["hydra/sweeper=basic", "hydra/launcher=basic"])
 def test_with_hydras_own_sweeper_or_launcher_hydra_composes_first(tmp_path: Path, choice: str) -> None:
     done = run(tmp_path, "-m", "parallelism=zero1,zero9", choice)

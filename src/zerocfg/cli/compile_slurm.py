@@ -7,12 +7,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from zerocfg.cli.launcher_options import GROUP, launcher_options
+from zerocfg.cli.launcher_options import launcher_options
 from zerocfg.cli.outcome import Result
 from zerocfg.compiler import examine
 from zerocfg.compose import Composed, compose
 from zerocfg.diagnostics import Diagnostic, has_errors, in_order
 from zerocfg.launch.options import LocalOptions
+from zerocfg.launch.read_options import GROUP
 from zerocfg.launch.slurm_cluster import read_cluster
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_place import Placement
@@ -32,10 +33,9 @@ def examine_for_slurm(
         overrides = [f"{GROUP}=zerocfg_slurm", *overrides]
     composed = compose(overrides, config_path=config_path, config_name=config_name)
     found = list(composed.diagnostics)
-    options = _options(composed) if composed.container else None
-    if isinstance(options, Diagnostic):
-        found.append(options)
-    if not isinstance(options, SlurmOptions):
+    options, wrong = _options(composed) if composed.container else (None, [])
+    found += wrong
+    if options is None:
         return Result(composed, None, in_order(found)), ""
     placement = Placement(options, read_cluster())
     outcome = examine(
@@ -60,13 +60,14 @@ def examine_for_slurm(
     return Result(composed, outcome.run, in_order(found)), text
 
 
-def _options(composed: Composed) -> SlurmOptions | Diagnostic:
-    options = launcher_options(composed, "ZC723")
+def _options(composed: Composed) -> tuple[SlurmOptions | None, list[Diagnostic]]:
+    options, wrong = launcher_options(composed, "ZC723")
     if isinstance(options, LocalOptions):
-        return Diagnostic(
+        problem = Diagnostic(
             code="ZC723",
             path=GROUP,
             message=f"--target slurm, but {GROUP} is another launcher: zerocfg_local",
             hint=f"{GROUP}=zerocfg_slurm, or without it",
         )
-    return options
+        return None, [problem]
+    return options, wrong

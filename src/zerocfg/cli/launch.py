@@ -10,7 +10,7 @@ from pathlib import Path
 
 from zerocfg.cli import output
 from zerocfg.cli.compile import TARGETS
-from zerocfg.cli.launcher_options import GROUP, launcher_options
+from zerocfg.cli.launcher_options import launcher_options
 from zerocfg.cli.outcome import examine_overrides
 from zerocfg.compose import Composed, compose
 from zerocfg.diagnostics import Diagnostic, has_errors, in_order
@@ -19,6 +19,7 @@ from zerocfg.launch.options import LocalOptions
 from zerocfg.launch.plain import check_folder, folder_problem, prepare_plain, run_here
 from zerocfg.launch.plain_check import check_json_reaches, check_program
 from zerocfg.launch.prepare import PreparedJob
+from zerocfg.launch.read_options import GROUP
 from zerocfg.launch.slurm_options import SlurmOptions
 
 
@@ -55,9 +56,10 @@ def launch_command(
 def start(composed: Composed, overrides: Sequence[str], words: Sequence[str], found: Sequence[Diagnostic], *, out: str | None) -> int:
     """Compile and check the job, and run it where hydra/launcher says. found: what is wrong so far."""
     found = list(found)
-    options = launcher_options(composed, "ZC756")
-    if isinstance(options, Diagnostic):
-        return _refused([*found, *composed.diagnostics, options])
+    options, wrong = launcher_options(composed, "ZC756")
+    found += wrong
+    if options is None:
+        return _refused([*found, *composed.diagnostics])
     place = _Slurm(options) if isinstance(options, SlurmOptions) else _Local(options)
     folder = Path(out) if out is not None else None
     prepared = prepare_plain(
@@ -119,21 +121,23 @@ class _Slurm:
     """The cluster whose commands are on this machine."""
 
     def __init__(self, options: SlurmOptions) -> None:
+        from zerocfg.launch.plain_slurm import check_cluster
         from zerocfg.launch.slurm_cluster import read_cluster
         from zerocfg.launch.slurm_place import Placement
 
         self._options = options
         self._cluster = read_cluster()
-        self._placement = Placement(options, self._cluster)
+        self._silent = check_cluster(options, self._cluster)
+        self._placement = Placement(options, self._cluster, needs_cluster=not self._silent)
         self.check = self._placement.check
 
     def detect(self) -> Detected:
         return self._placement.machine.detected
 
     def check_start(self, job: PreparedJob) -> Iterable[Diagnostic]:
-        from zerocfg.launch.plain_slurm import check_submission
+        from zerocfg.launch.slurm_state import check_active
 
-        return check_submission(job, self._options)
+        return self._silent or check_active([job.folder], job.folder)
 
     def run(self, job: PreparedJob, words: Sequence[str]) -> int:
         from zerocfg.launch.plain_slurm import run_slurm

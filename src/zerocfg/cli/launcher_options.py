@@ -2,48 +2,59 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from zerocfg.compose import Composed
-from zerocfg.compose.nearest import nearest
+from zerocfg.compose.hydra_api import as_first_job, hydra_globals
 from zerocfg.diagnostics import Diagnostic
 from zerocfg.launch.options import LocalOptions
+from zerocfg.launch.read_options import GROUP, PATH, read_options
 from zerocfg.launch.slurm_options import SlurmOptions
 
-GROUP, PATH = "hydra/launcher", "hydra.launcher"
 KINDS: dict[str, type[LocalOptions | SlurmOptions]] = {"ZerocfgLocalLauncher": LocalOptions, "ZerocfgSlurmLauncher": SlurmOptions}
 
 
-def launcher_options(composed: Composed, code: str) -> LocalOptions | SlurmOptions | Diagnostic:
-    """A Diagnostic of that code where another launcher was chosen, a field does not exist or cannot be resolved."""
+def launcher_options(composed: Composed, code: str) -> tuple[LocalOptions | SlurmOptions | None, list[Diagnostic]]:
+    """The options and what is wrong with them. None where they cannot be read, or where another launcher was chosen: a Diagnostic of
+    that code."""
     node = composed.cfg.hydra.launcher
     if not isinstance(node, DictConfig):
         hint = f"{GROUP}={node}: a config group's name has a slash"
-        return Diagnostic(code=code, path=GROUP, message=f"{PATH}={node} sets the launcher's options to one word", hint=hint)
+        return None, [Diagnostic(code=code, path=GROUP, message=f"{PATH}={node} sets the launcher's options to one word", hint=hint)]
     target = str(OmegaConf.select(node, "_target_")).rpartition(".")[2]
     kind = KINDS.get(target)
     if kind is None:
         hint = "--target local, or --target slurm"
-        return Diagnostic(code=code, path=GROUP, message=f"{GROUP} is none of zerocfg's launchers: {target}", hint=hint)
+        return None, [Diagnostic(code=code, path=GROUP, message=f"{GROUP} is none of zerocfg's launchers: {target}", hint=hint)]
+    return _options_of(composed, kind, start=True)
+
+
+def check_options(composed: Composed) -> list[Diagnostic]:
+    """What is wrong with the options of the launcher that was chosen, where it is one of zerocfg's."""
+    node = composed.cfg.hydra.launcher if len(composed.cfg) else None
+    kind = KINDS.get(str(OmegaConf.select(node, "_target_")).rpartition(".")[2]) if isinstance(node, DictConfig) else None
+    return _options_of(composed, kind, start=False)[1] if kind is not None else []
+
+
+def _resolved(cfg: DictConfig) -> dict[str, Any]:
     try:
-        plain = cast("dict[str, Any]", OmegaConf.to_container(node, resolve=True))
+        return cast("dict[str, Any]", OmegaConf.to_container(cfg.hydra.launcher, resolve=True))
+    except OmegaConfBaseException:
+        with hydra_globals():  # perhaps only for want of ${hydra:...}
+            as_first_job(cfg)
+            return cast("dict[str, Any]", OmegaConf.to_container(cfg.hydra.launcher, resolve=True))
+
+
+def _options_of(
+    composed: Composed, kind: type[LocalOptions | SlurmOptions], *, start: bool
+) -> tuple[LocalOptions | SlurmOptions | None, list[Diagnostic]]:
+    try:
+        plain = _resolved(composed.cfg)
     except OmegaConfBaseException as problem:
         first = str(problem).partition("\n")[0]
-        return Diagnostic(code=code, path=PATH, message=f"{PATH} cannot be resolved: {first}", hint=f"{PATH}.FIELD=VALUE")
-    given = {name: value for name, value in plain.items() if not name.startswith("_")}
-    known = [field.name for field in fields(kind)]
-    for name in given:
-        if name not in known:
-            near = nearest(name, known, n=1)
-            return Diagnostic(
-                code=code,
-                path=f"{PATH}.{name}",
-                message=f"{PATH}.{name}: {GROUP}=zerocfg_{'slurm' if kind is SlurmOptions else 'local'} has no such field",
-                detail=() if near else (f"its fields: {', '.join(known)}",),
-                hint=f"{PATH}.{near[0]}=VALUE" if near else f"without {PATH}.{name}",
-            )
-    return kind(**given)
+        return None, [Diagnostic(code="ZC715", path=PATH, message=f"{PATH} cannot be resolved: {first}", hint=f"{PATH}.FIELD=VALUE")]
+    typed: Any = OmegaConf.to_container(composed.cfg.hydra.overrides.hydra)
+    return read_options(kind, plain, [str(line) for line in typed], start=start)

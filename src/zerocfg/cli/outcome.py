@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zerocfg.artifact import CompiledRun
+from zerocfg.cli.launcher_options import check_options
 from zerocfg.compiler import examine
 from zerocfg.compose import Composed, compose
 from zerocfg.diagnostics import Diagnostic, has_errors, in_order
@@ -34,7 +35,7 @@ def examine_overrides(overrides: Sequence[str], config_path: str | None, config_
     outcome = examine(
         composed.container, origins=composed.origins, detect=detect, environ=dict(os.environ), torch=installed("torch"), decide=decide
     )
-    diagnostics = in_order([*composed.diagnostics, *outcome.diagnostics])
+    diagnostics = in_order([*composed.diagnostics, *check_options(composed), *outcome.diagnostics])
     return Result(composed, None if has_errors(diagnostics) else outcome.run, diagnostics, outcome.plan)
 
 

@@ -15,7 +15,7 @@ from zerocfg.schema.types import Count, CountOrAuto
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """name: text, number, count, truth, choice, list, free or env (the two free mappings)."""
+    """name: text, number, count, truth, choice, list, mapping, free or env (the two free mappings)."""
 
     name: str
     optional: bool = False
@@ -30,13 +30,14 @@ class Kind:
             return {"number": "a list of numbers", "text": "a list of texts"}.get(self.item, "a list")
         if self.name == "choice":
             return "one of " + ", ".join(self.words)
-        return {"number": "a number", "count": "a whole number", "truth": "true or false", "text": "text"}.get(self.name, "a value")
+        words = {"number": "a number", "count": "a whole number", "truth": "true or false", "text": "text", "mapping": "a mapping"}
+        return words.get(self.name, "a value")
 
 
 @lru_cache(maxsize=1)
 def typed_keys() -> dict[str, Kind]:
     """section.field -> kind, for every key of the schema."""
-    return {f"{section}.{name}": _kind(hint) for section, cls in {**GROUPS, **SECTIONS}.items() for name, hint in _hints(cls).items()}
+    return {f"{section}.{name}": kind_of(hint) for section, cls in {**GROUPS, **SECTIONS}.items() for name, hint in _hints(cls).items()}
 
 
 def kind_at(path: str) -> Kind | None:
@@ -61,14 +62,17 @@ def describe(value: object) -> str:
     return words.get(type(value), type(value).__name__)
 
 
-def _kind(hint: Any) -> Kind:
+def kind_of(hint: Any) -> Kind:
+    """hint: the annotation of a config dataclass's field."""
     args = typing.get_args(hint)
     optional = type(None) in args
     if optional:
         rest = tuple(a for a in args if a is not type(None))
         hint = rest[0] if len(rest) == 1 else typing.Union[rest]  # noqa: UP007
     if typing.get_origin(hint) is list:
-        return Kind("list", optional, item=_kind(typing.get_args(hint)[0]).name)
+        return Kind("list", optional, item=kind_of(typing.get_args(hint)[0]).name)
+    if typing.get_origin(hint) is dict:
+        return Kind("mapping", optional)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return Kind("choice", optional, words=tuple(member.name for member in hint))
     names = {str: "text", float: "number", int: "count", bool: "truth", Count: "count", CountOrAuto: "count"}

@@ -177,15 +177,16 @@ def typed_sections() -> set[str]:
     return {key.partition(".")[0] for key in typed_keys()}
 
 
-def wrong_type(path: str, value: Any, error: BaseException, *, decided_by: str) -> Diagnostic:
-    """ZC112: value, what it is, what is wanted."""
-    kind = kind_at(path)
+def wrong_type(path: str, value: Any, error: BaseException, *, decided_by: str, kind: Kind | None = None) -> Diagnostic:
+    """ZC112: value, what it is, what is wanted. kind: None: what the schema says of the path."""
+    kind = kind or kind_at(path)
     if value is None and "not Optional" in str(error):
         wanted = f"{kind.wanted}, it cannot be left open" if kind else "a value"
     else:
         wanted = kind.wanted if kind else _first_line(error)
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    message = f"{path}={shown(text)} is {describe(value)}, not {wanted}" if kind else f"{path}={shown(text)}: {wanted}"
+    line = shown(f"{path}={text}")
+    message = f"{line} is {describe(value)}, not {wanted}" if kind else f"{line}: {wanted}"
     return Diagnostic(code="ZC112", path=path, message=message, hint=f"{path}={_example(kind, text)}", decided_by=decided_by)
 
 
@@ -205,7 +206,7 @@ def _example(kind: Kind | None, text: str) -> str:
         return bare if not bare.isalpha() else "NUMBER"
     if kind.name == "list" and kind.item == "number":
         return f"[{bare}]" if bare.replace(".", "").isdigit() else "[NUMBER,NUMBER]"
-    return {"truth": "true", "list": f"[{bare}]"}.get(kind.name, "TEXT")
+    return {"truth": "true", "list": f"[{bare}]", "mapping": "{NAME: VALUE}"}.get(kind.name, "TEXT")
 
 
 def bad_leaf(leaf: BadLeaf, where: str, cfg: DictConfig | None) -> Diagnostic:

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from hydra.core.utils import JobReturn, JobStatus
 
@@ -24,11 +25,12 @@ from zerocfg.launch.returns import blank_return, was_preempted
 log = logging.getLogger("zerocfg.launch")
 
 
-def launch(asked: Asked, options: LocalOptions) -> Sequence[JobReturn]:
-    """Run each job and return its JobReturn, in order. Raises LaunchRefused before anything is started."""
+def launch(asked: Asked, given: Mapping[str, Any]) -> Sequence[JobReturn]:
+    """Run each job and return its JobReturn, in order. Raises LaunchRefused before anything is started. given: hydra.launcher."""
     from zerocfg.probe import detect
 
-    sweep = begin(asked, options, detect=detect)
+    options, problems = asked.options(LocalOptions, given)
+    sweep = begin(asked, options, problems=problems, detect=detect)
     if options.dry_run:
         with uncollected():
             sweep.returns |= {job.number: _dry(job, sweep.seal(job), options) for job in sweep.jobs}

@@ -8,12 +8,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from hydra.core.singleton import Singleton
 from hydra.core.utils import JobReturn, JobStatus, configure_log, filter_overrides, setup_globals
 from hydra.errors import CompactHydraException
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.errors import ZerocfgError
@@ -22,15 +23,19 @@ from zerocfg.hidden import hide_override
 from zerocfg.launch.folders import check_free, remove_unused
 from zerocfg.launch.hidden_yaml import hide_multirun
 from zerocfg.launch.hydra_state import hydra_config
-from zerocfg.launch.options import LocalOptions
+from zerocfg.launch.options import LocalOptions, OnInfeasible
 from zerocfg.launch.payload import Sealer, frozen
 from zerocfg.launch.prepare import Infeasible, Prepared, PreparedJob, prepare
+from zerocfg.launch.read_options import Options, read_options
 from zerocfg.launch.returns import earlier_return
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_state import check_active
 from zerocfg.launch.sweep_results import SweepRow, read_rows, results_table, sweep_row, write_results
 
 log = logging.getLogger("zerocfg.launch")
+
+
+NONE_FEASIBLE = "nothing was started: no job can run, and hydra.launcher.on_infeasible=skip leaves such jobs out"
 
 
 class LaunchRefused(ZerocfgError, CompactHydraException):  # type: ignore[misc]
@@ -53,6 +58,18 @@ class Asked:
     @property
     def sweep(self) -> Path:
         return Path(os.path.abspath(str(self.config.hydra.sweep.dir)))
+
+    @property
+    def has_all_jobs(self) -> bool:
+        """Whether the launch has no further jobs: Hydra's basic sweeper and ours hand over all at once, unless told to make batches."""
+        sweeper = self.config.hydra.sweeper
+        basic = str(sweeper.get("_target_")).endswith((".BasicSweeper", ".ZerocfgSweeper"))
+        return basic and sweeper.get("max_batch_size") is None
+
+    def options(self, kind: type[Options], given: Mapping[str, Any]) -> tuple[Options, list[Diagnostic]]:
+        """`read_options` of hydra.launcher, and who decided each."""
+        typed: Any = OmegaConf.to_container(self.config.hydra.overrides.hydra)
+        return read_options(kind, given, [str(line) for line in typed])
 
     def configure_log(self) -> None:
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
@@ -90,11 +107,15 @@ def begin(
     asked: Asked,
     options: LocalOptions | SlurmOptions,
     *,
+    problems: Sequence[Diagnostic],
     detect: Callable[[], Detected],
     place: Callable[[PreparedJob], Iterable[Diagnostic]] | None = None,
-    check: Callable[[], Iterable[Diagnostic]] = tuple,
+    reachable: bool = True,
 ) -> Launch:
-    """Raises LaunchRefused before anything is started. detect, place: as `prepare` takes them. check: what concerns all jobs."""
+    """Raises LaunchRefused before anything is started.
+
+    problems: known already, of all jobs. detect, place: as `prepare` takes them. reachable: off: SLURM cannot be asked, as they say.
+    """
     from zerocfg.compose.sweep import SweepComposer
 
     setup_globals()
@@ -109,11 +130,12 @@ def begin(
         detect=detect,
         environ=os.environ,
         start=not options.dry_run,
-        skip_infeasible=options.on_infeasible == "skip",
+        skip_infeasible=options.on_infeasible is OnInfeasible.skip,
         place=place,
     )
     folders = [job.folder for job in prepared.jobs]
-    for found in (list(check()), [*check_free(folders), *check_active(folders, asked.sweep)]):
+    in_use = [*check_free(folders), *(check_active(folders, asked.sweep) if reachable else ())]
+    for found in (list(problems), in_use):
         if found:
             prepared.report.append(("", found))
     launch = Launch(asked, prepared, sealing(asked), list(prepared.jobs))
@@ -134,6 +156,8 @@ def _problem(launch: Launch, total: int) -> str:
     """Why nothing can be started; empty when it can."""
     if launch.prepared.refused:
         return f"{launch.prepared.render()}\n\nnothing was started" + (f" ({total} jobs)" if total > 1 else "")
+    if not launch.prepared.jobs and launch.asked.has_all_jobs:
+        return f"{launch.prepared.render()}\n\n{NONE_FEASIBLE}"
     try:
         for job in launch.jobs[:1]:
             launch.seal(job)  # what cannot travel is the function's, the same for all jobs
@@ -164,9 +188,13 @@ def sealing(asked: Asked) -> Callable[[PreparedJob], bytes]:
     return seal
 
 
+class LeftOut(JobReturn):  # type: ignore[misc]
+    """Of a point that cannot run."""
+
+
 def skipped_return(point: Infeasible) -> JobReturn:
     """A sweeper gets NaN for a point that cannot run."""
-    ret = JobReturn(overrides=list(point.overrides), cfg=point.config, task_name=None)
+    ret = LeftOut(overrides=list(point.overrides), cfg=point.config, task_name=None)
     ret.status, ret.return_value = JobStatus.COMPLETED, float("nan")
     return ret
 

@@ -1,9 +1,19 @@
-"""Options of the launchers, as Hydra's config groups `hydra/launcher` have them. Imported at the start of every app: nothing heavy."""
+"""Options of the launchers, as Hydra's config group `hydra/launcher` has them. Imported at the start of every app: nothing heavy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
+from enum import Enum
+from typing import Any, Optional
+
+from omegaconf import DictConfig, OmegaConf
+
+
+class OnInfeasible(Enum):
+    fail = "fail"
+    """Nothing is started."""
+    skip = "skip"
+    """The point is listed and left out; the sweeper gets NaN for it."""
 
 
 @dataclass
@@ -22,7 +32,7 @@ class LocalOptions:
     """Write each job's folder, compiled/ included, and start nothing."""
     max_parallel: Optional[int] = None  # noqa: UP045
     """Most jobs at a time. Null: as many as the GPUs (on cpu: the cores) allow."""
-    on_infeasible: str = "fail"
+    on_infeasible: OnInfeasible = OnInfeasible.fail
     """A point of a sweep that does not compile: fail starts nothing, skip lists it and leaves it out (its objective is NaN)."""
     retry_failed: bool = False
     """On a rerun of the same hydra.sweep.dir, take over the jobs that finished with the same overrides, and run the others."""
@@ -30,8 +40,8 @@ class LocalOptions:
     """Before each job: zerocfg doctor on the node, and some seconds of matrix products and all-reduces on all ranks."""
 
 
-@dataclass
-class LocalLauncherConf(LocalOptions):
-    """What the ConfigStore gets."""
-
-    _target_: str = "hydra_plugins.zerocfg_launcher.ZerocfgLocalLauncher"
+def launcher_node(options: type, target: str) -> DictConfig:
+    """What the ConfigStore gets. Hydra takes any name and any value in it: the launcher reports all that is wrong with them at once,
+    together with the jobs' problems (`read_options`)."""
+    defaults: Any = OmegaConf.to_container(OmegaConf.structured(options), enum_to_str=True)
+    return OmegaConf.create({"_target_": target, **defaults}, flags={"struct": False})

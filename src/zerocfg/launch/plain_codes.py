@@ -9,5 +9,5 @@ PLAIN_CODES: dict[str, str] = {
     "ZC753": "zerocfg launch: the script is given another DeepSpeed JSON than the compiled one.",
     "ZC754": "zerocfg launch: nothing tells the script where the compiled JSON is.",
     "ZC755": "zerocfg launch: the job's folder cannot be written.",
-    "ZC756": "zerocfg launch: the launcher is none of zerocfg's, or its options cannot be resolved.",
+    "ZC756": "zerocfg launch: the launcher is none of zerocfg's.",
 }

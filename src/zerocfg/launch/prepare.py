@@ -149,12 +149,12 @@ def prepare(
                 found = [*found, *check_machine(job.run.plan, machine(), environ)]
             if place is None and start and job.run is not None:
                 found = [*found, *check_container(job.run.plan, shutil.which), *check_requeues(job.run.plan)]
-        if several and skip_infeasible and has_errors(found):
+        if left_out := skip_infeasible and has_errors(found):
             done.infeasible.append(Infeasible(number=number, overrides=tuple(overrides)))
         elif job is not None:
             done.jobs.append(job)
         if found:
-            done.report.append((_title(number, overrides) if several else "", found))
+            done.report.append((_title(number, overrides) if several or left_out else "", found))
     saving = [(job.number, job.run.plan, job.folder) for job in done.jobs if job.run is not None]
     if clashes := [*check_folders([job.folder for job in done.jobs]), *check_apart(saving)]:
         done.report.append(("", clashes))

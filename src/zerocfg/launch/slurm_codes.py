@@ -18,4 +18,5 @@ CODES: dict[str, str] = {
     "ZC732": "A network interface that NCCL or gloo is to use does not exist on the node.",
     "ZC733": "zerocfg jobs: the folder holds no sweep that went to SLURM.",
     "ZC734": "The signal before the time limit would come at the job's start.",
+    "ZC735": "SLURM's controller does not answer.",
 }

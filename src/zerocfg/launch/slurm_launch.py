@@ -24,7 +24,7 @@ from zerocfg.launch.returns import blank_return, failed_return, was_preempted
 from zerocfg.launch.slurm_cluster import Cluster, Unread, missing_commands, read_cluster
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_place import Placement
-from zerocfg.launch.slurm_preflight import check_commands
+from zerocfg.launch.slurm_preflight import check_reachable
 from zerocfg.launch.slurm_script import SLURM_DIR, Start, sbatch_script
 from zerocfg.launch.slurm_state import SlurmJob, keep_jobs, word
 from zerocfg.launch.slurm_submit import submit
@@ -34,16 +34,22 @@ from zerocfg.passes.lower.slurm import SlurmShape
 log = logging.getLogger("zerocfg.launch")
 
 
-def launch(asked: Asked, options: SlurmOptions) -> Sequence[JobReturn]:
-    """Submit the jobs and return a JobReturn for each, in order. Raises LaunchRefused before anything is submitted."""
+def launch(asked: Asked, given: Mapping[str, Any]) -> Sequence[JobReturn]:
+    """Submit the jobs and return a JobReturn for each, in order. Raises LaunchRefused before anything is submitted.
+
+    given: hydra.launcher.
+    """
+    options, problems = asked.options(SlurmOptions, given)
     cluster = read_cluster()
-    placement = Placement(options, cluster)
+    silent = [] if options.dry_run else list(check_reachable(missing_commands(), cluster))
+    placement = Placement(options, cluster, needs_cluster=not silent)
     sweep = begin(
         asked,
         options,
+        problems=[*problems, *silent],
         detect=lambda: placement.machine.detected,
         place=placement.check,
-        check=lambda: () if options.dry_run else check_commands(missing_commands()),
+        reachable=not silent,
     )
     attempt = Submission(options, asked.sweep, cluster, sweep.seal)
     started = not options.dry_run

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
+from zerocfg.launch.options import OnInfeasible
 from zerocfg.schema.slurm import SlurmConfig
 
 
@@ -22,17 +23,10 @@ class SlurmOptions(SlurmConfig):
     """On a terminal and for a single job, show a bar of the training steps."""
     dry_run: bool = False
     """Write each job's folder and print the sbatch scripts; submit nothing."""
-    on_infeasible: str = "fail"
+    on_infeasible: OnInfeasible = OnInfeasible.fail
     """A point of a sweep that does not compile, or that the cluster has no room for: fail submits nothing, skip lists it and leaves
     it out (its objective is NaN)."""
     retry_failed: bool = False
     """On a rerun of the same hydra.sweep.dir, take over the jobs that finished with the same overrides, and submit the others."""
     preflight: bool = False
     """In each job, before training: zerocfg doctor on its nodes, and some seconds of matrix products and all-reduces on all ranks."""
-
-
-@dataclass
-class SlurmLauncherConf(SlurmOptions):
-    """What the ConfigStore gets."""
-
-    _target_: str = "hydra_plugins.zerocfg_launcher.slurm.ZerocfgSlurmLauncher"

@@ -21,9 +21,13 @@ from zerocfg.passes.lower.slurm import SlurmShape, lower_slurm
 
 
 class Placement:
-    """Lowers and checks jobs, and keeps each one's shape."""
+    """Lowers and checks jobs, and keeps each one's shape.
 
-    def __init__(self, options: SlurmOptions, cluster: Cluster | Unread) -> None:
+    needs_cluster: off: that the cluster cannot be read is no job's own problem; it is reported already.
+    """
+
+    def __init__(self, options: SlurmOptions, cluster: Cluster | Unread, *, needs_cluster: bool = True) -> None:
+        self._needs_cluster = needs_cluster
         self._options = options
         self._cluster = cluster
         self._threads = threads_per_core(options, cluster, os.environ)
@@ -51,7 +55,7 @@ class Placement:
         )
         found = [*problems, *check_signal(options)]
         if run is not None and run.plan.detected and not accelerator_asked and self.machine.unknown:
-            return shape, [*found, unknown_hardware(self.machine.unknown)]
+            return shape, [*found, unknown_hardware(self.machine.unknown)] if self._needs_cluster else found
         if not found and isinstance(self._cluster, Cluster):
             asked = (shape, run is not None)
             if asked not in self._checked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,9 +15,12 @@ from zerocfg.launch.slurm_cluster import Cluster, Node, Unread
 from zerocfg.passes.lower.slurm import PATH, SlurmShape
 from zerocfg.schema.slurm import SlurmConfig
 
+_WORDY = re.compile(r"^((scontrol|sbatch)[^:]*: )+((error|fatal): )?|^(error|fatal): ")
+"""Before the message of a line of theirs: `scontrol show config: scontrol: error: `."""
 
-def check_commands(missing: Sequence[str]) -> Iterator[Diagnostic]:
-    """ZC724. missing: SLURM's commands that are not there."""
+
+def check_reachable(missing: Sequence[str], cluster: Cluster | Unread) -> Iterator[Diagnostic]:
+    """ZC724, ZC735. missing: SLURM's commands that are not there."""
     if missing:
         yield Diagnostic(
             code="ZC724",
@@ -25,6 +29,20 @@ def check_commands(missing: Sequence[str]) -> Iterator[Diagnostic]:
             detail=("jobs are submitted from a login node of the cluster",),
             hint="the cluster's login node, or its `module load slurm`; or hydra/launcher=zerocfg_local",
         )
+    elif isinstance(cluster, Unread):
+        yield no_answer(cluster.reason)
+
+
+def no_answer(said: str) -> Diagnostic:
+    """ZC735. said: by SLURM's commands."""
+    *others, last = [line for line in (_WORDY.sub("", line).strip() for line in said.splitlines()) if line] or ["no reason given"]
+    return Diagnostic(
+        code="ZC735",
+        path="hydra/launcher",
+        message=f"SLURM's controller does not answer: {last}",
+        detail=tuple(others),
+        hint="wait until `scontrol ping` says UP, or ask the cluster's administrators; SLURM_CONF picks another cluster",
+    )
 
 
 def partitions(config: SlurmConfig, cluster: Cluster, environ: Mapping[str, str]) -> list[str]:

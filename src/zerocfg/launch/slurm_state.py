@@ -220,12 +220,14 @@ def check_active(folders: Iterable[Path], sweep: Path) -> Iterator[Diagnostic]:
     jobs = [job for job in load_jobs(sweep) if job.folder in wanted and job.last is None]
     if not jobs:
         return
-    states, _ = refresh(jobs)
+    states, answered = refresh(jobs)
     for job in jobs:
         if not states[job.slurm_id].ended:
             yield Diagnostic(
                 code="ZC706",
                 path="hydra.sweep.dir",
-                message=f"SLURM job {job.slurm_id} is using {job.folder}",
+                message=f"SLURM job {job.slurm_id} is using {job.folder}"
+                if answered
+                else f"SLURM job {job.slurm_id} may still be using {job.folder}: the controller does not answer",
                 hint=f"wait for it (`zerocfg jobs {sweep}`), `scancel {job.slurm_id}`, or another hydra.sweep.dir",
             )

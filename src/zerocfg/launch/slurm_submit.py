@@ -12,6 +12,7 @@ from typing import Any
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.launch.paths import JOB_TOKEN
+from zerocfg.launch.slurm_preflight import no_answer
 from zerocfg.passes.lower.slurm import PATH, SlurmShape
 
 # Where the cluster is and how to talk to it; everything else of SLURM's is an outer job's, or this script's to say.
@@ -21,6 +22,8 @@ _OUTER_JOB = re.compile(
     r"((LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME|MASTER_ADDR|MASTER_PORT|CUDA_VISIBLE_DEVICES|ZEROCFG_RUN_DIR|ZEROCFG_RDZV_\w+)$"
 )
 
+_SILENT = re.compile(r"contact slurm controller|Socket timed out|configuration source|connect failure", re.IGNORECASE)
+"""In sbatch's words: nobody has looked at the job."""
 _SAID_BY_EVERY_SCRIPT = {"SBATCH_ARRAY_INX", "SBATCH_OUTPUT", "SBATCH_ERROR", "SBATCH_REQUEUE", "SBATCH_NO_REQUEUE", "SBATCH_WAIT"}
 
 
@@ -57,7 +60,7 @@ def submit(text: str, folder: Path, shape: SlurmShape) -> str:
         with _environment(submission_environment(os.environ, shape)), redirect_stderr(io.StringIO()):
             job_id = str(executor._submit_command("").job_id)
     except (FailedJobError, FailedSubmissionError, OSError) as problem:
-        raise ConfigProblems([_refused(str(problem), text, folder)]) from None
+        raise ConfigProblems([_refused(str(problem), text)]) from None
     finally:
         for link in folder.glob(".submission_file_*.sh"):
             link.unlink()
@@ -82,9 +85,11 @@ def _executor(folder: Path, text: str) -> Any:
     return ScriptExecutor(folder)
 
 
-def _refused(words: str, text: str, folder: Path) -> Diagnostic:
+def _refused(words: str, text: str) -> Diagnostic:
     lines = [line.removeprefix("sbatch: ").strip() for line in words.splitlines() if line.strip()]
-    said = [line for line in lines if line.startswith("error:")] or lines or ["no reason given"]
+    said = [line for line in lines if line.startswith(("error:", "fatal:"))] or lines or ["no reason given"]
+    if any(_SILENT.search(line) for line in said):
+        return no_answer("\n".join(said))
     directives = tuple(
         line for line in text.splitlines() if line.startswith("#SBATCH") and "--chdir" not in line and "--output" not in line
     )
