@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from zerocfg.facts import ModelFacts
+from tests.models import GPT2
 from zerocfg.memory import closed_form, parameters_of
 from zerocfg.traced import ActivationTrace, ModelParameters, NotAProfile, Parameter, as_profile, read_profile
 
-GPT = ModelFacts(
-    name="gpt",
+GPT = replace(
+    GPT2,
     num_hidden_layers=2,
     hidden_size=64,
     num_attention_heads=4,
@@ -21,12 +21,7 @@ GPT = ModelFacts(
     head_dim=16,
     intermediate_size=256,
     vocab_size=1000,
-    tie_word_embeddings=True,
     sequence_length=32,
-    mlp="gelu",
-    norm="layernorm",
-    positions="learned",
-    bias=True,
 )
 
 

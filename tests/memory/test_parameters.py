@@ -1,45 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.models import GPT2, LLAMA3_8B
 from zerocfg.facts import ModelFacts
 from zerocfg.memory.parameters import largest_sub_group, owned_elements, padded_partition, parameters_of, sharded
 from zerocfg.traced import OUTSIDE
 
-GPT2 = ModelFacts(
-    name="gpt2",
-    num_hidden_layers=12,
-    hidden_size=768,
-    num_attention_heads=12,
-    num_key_value_heads=12,
-    head_dim=64,
-    intermediate_size=3072,
-    vocab_size=50257,
-    tie_word_embeddings=True,
-    sequence_length=1024,
-    mlp="gelu",
-    norm="layernorm",
-    positions="learned",
-    bias=True,
-)
-LLAMA = ModelFacts(
-    name="llama",
-    num_hidden_layers=2,
-    hidden_size=4096,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    head_dim=128,
-    intermediate_size=14336,
-    vocab_size=128256,
-    tie_word_embeddings=False,
-    sequence_length=8192,
-    mlp="swiglu",
-    norm="rmsnorm",
-    positions="rotary",
-    bias=False,
-)
+LLAMA = replace(LLAMA3_8B, num_hidden_layers=2)
 SIZES = st.lists(st.integers(1, 1000), min_size=1, max_size=30)
 
 

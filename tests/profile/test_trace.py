@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from tests.models import GPT2, LLAMA3_8B
 from zerocfg.facts import ModelFacts
 from zerocfg.memory import ActivationTrace, closed_form, parameters_of
 from zerocfg.profile import causal_lm_inputs, trace_model
@@ -18,37 +19,8 @@ from zerocfg.profile.live import live_bytes
 from zerocfg.profile.trace import CannotTrace
 
 ROOT = Path(__file__).parents[2]
-GPT = ModelFacts(
-    name="gpt",
-    num_hidden_layers=3,
-    hidden_size=768,
-    num_attention_heads=12,
-    num_key_value_heads=12,
-    head_dim=64,
-    intermediate_size=3072,
-    vocab_size=50257,
-    tie_word_embeddings=True,
-    sequence_length=1024,
-    mlp="gelu",
-    norm="layernorm",
-    positions="learned",
-    bias=True,
-)
-LLAMA = replace(
-    GPT,
-    name="llama",
-    hidden_size=2048,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    intermediate_size=8192,
-    vocab_size=128256,
-    tie_word_embeddings=False,
-    sequence_length=2048,
-    mlp="swiglu",
-    norm="rmsnorm",
-    positions="rotary",
-    bias=False,
-)
+GPT = replace(GPT2, num_hidden_layers=3)
+LLAMA = replace(LLAMA3_8B, num_hidden_layers=3, hidden_size=2048, head_dim=64, intermediate_size=8192, sequence_length=2048)
 FIELDS = (
     "block_saved",
     "block_input",

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.models import LLAMA3_8B
 from zerocfg.facts import ModelFacts
 from zerocfg.passes.resolve.offload import resolve_activation_checkpointing, resolve_offload
 from zerocfg.plan import ActivationCheckpointingPlan, OffloadPlan, TopologyPlan
@@ -13,22 +14,7 @@ from zerocfg.schema.offload import OffloadConfig
 from zerocfg.schema.types import OffloadDevice
 
 EIGHT = TopologyPlan(num_nodes=1, nproc_per_node=8, tensor_parallel_degree=1, sequence_parallel_degree=1, backend="nccl", cpus_per_rank=1)
-LLAMA3_70B = ModelFacts(
-    name="",
-    num_hidden_layers=80,
-    hidden_size=8192,
-    num_attention_heads=64,
-    num_key_value_heads=8,
-    head_dim=128,
-    intermediate_size=28672,
-    vocab_size=128256,
-    tie_word_embeddings=False,
-    sequence_length=8192,
-    mlp="swiglu",
-    norm="rmsnorm",
-    positions="rotary",
-    bias=False,
-)
+LLAMA3_70B = replace(LLAMA3_8B, num_hidden_layers=80, hidden_size=8192, num_attention_heads=64, intermediate_size=28672)
 SMALL = replace(
     LLAMA3_70B, num_hidden_layers=1, hidden_size=64, num_attention_heads=1, num_key_value_heads=1, intermediate_size=128, vocab_size=1001
 )

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from zerocfg.facts import HardwareFacts, ModelFacts
+from tests.models import GPT2
+from zerocfg.facts import HardwareFacts
 from zerocfg.passes.resolve.topology import resolve_topology
 from zerocfg.plan import TopologyPlan
 from zerocfg.schema.parallelism import ParallelismConfig
@@ -35,22 +36,7 @@ NODE = HardwareFacts(
     numa_nodes=1,
     memory_target=0.8,
 )
-MODEL = ModelFacts(
-    name="",
-    num_hidden_layers=2,
-    hidden_size=768,
-    num_attention_heads=12,
-    num_key_value_heads=12,
-    head_dim=64,
-    intermediate_size=3072,
-    vocab_size=1000,
-    tie_word_embeddings=True,
-    sequence_length=1024,
-    mlp="gelu",
-    norm="layernorm",
-    positions="learned",
-    bias=True,
-)
+MODEL = replace(GPT2, num_hidden_layers=2, vocab_size=1000)
 
 
 @pytest.mark.parametrize(
