@@ -22,6 +22,7 @@ WEIGHT = torch.arange(6.0).reshape(2, 3) / 3
 def job(tmp_path: Path) -> Path:
     """Steps 5 and 10 of a run at stage 0 in bf16; the optimizer's fp32 copy is flat."""
     made = tmp_path / "job"
+    (made / "compiled").mkdir(parents=True)
     for step in (5, 10):
         draft = made / f"checkpoints/.saving-global_step{step}"
         draft.mkdir(parents=True)
@@ -64,13 +65,19 @@ def test_choices(cli: Cli, job: Path, tmp_path: Path) -> None:
     assert cli(*words)[0] == 0
 
 
+@pytest.mark.parametrize("run", [".", "job/checkpoints", "job/checkpoints/global_step10"])
+def test_a_sweep_of_one_and_the_checkpoints_themselves(cli: Cli, job: Path, run: str) -> None:
+    assert cli("consolidate", run)[0] == 0
+    assert (job / "weights/model.safetensors").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "report"),
     [
         (["nowhere"], "error[ZC770] nowhere: there is no whole checkpoint\n"),
         (
             ["job", "--tag", "global_step7"],
-            "error[ZC183] --tag global_step7: it has no zerocfg.json: it was not finished, or another program",
+            "error[ZC183] --tag global_step7: there is no such folder\n  whole: global_step5, global_step10\n",
         ),
         (["job", "--dtype", "fp8"], "error[ZC183] --dtype fp8 is not fp32 or bf16\n"),
     ],

@@ -283,8 +283,31 @@ def carry(stage: int, dtype: str, *targets: tuple[int, str]) -> None:
         loop(run, engine, shuffle=False)
 
 
-SCENARIOS = {
+def settings(stage: int) -> None:
+    """The config's rate, decay and schedule hold after a resume, the same as in a run that has had them from the start."""
+    base = {"parallelism.stage": stage, "train.steps": 8, "checkpoint.every_steps": 6, "checkpoint.keep_last": 0}
+    schedules = {
+        "none": {"scheduler.type": None, "scheduler.warmup_num_steps": None},
+        "warmup": {},
+        "cosine": {"scheduler.type": "WarmupCosineLR", "scheduler.warmup_num_steps": 2},
+    }
+    for name, schedule in schedules.items():
+        train(make_run(ROOT / f"{name}{stage}", {**base, **schedule}), shuffle=False)
+    for source, target in (("none", "warmup"), ("none", "cosine"), ("warmup", "cosine"), ("warmup", "none")):
+        begun = {"checkpoint.resume": str(ROOT / f"{source}{stage}/checkpoints/global_step6")}
+        train(make_run(ROOT / f"{source}{stage}_to_{target}", {**base, **schedules[target], **begun}), shuffle=False)
+    begun = {"checkpoint.resume": str(ROOT / f"none{stage}/checkpoints/global_step6")}
+    changed = {"optimizer.lr": 2e-3, "optimizer.betas": [0.5, 0.6], "parallelism.stage": stage or 1, **begun}
+    engine = train(make_run(ROOT / f"changed{stage}", {**base, **schedules["none"], **changed}), shuffle=False)
+    assert [(g["lr"], tuple(g["betas"]), g["weight_decay"]) for g in engine.optimizer.param_groups] == [
+        (2e-3, (0.5, 0.6), 2.0),
+        (2e-3, (0.5, 0.6), 0.0),
+    ]
+
+
+SCENARIOS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     **{f"exact{stage}": (exact, (stage,)) for stage in range(4)},
+    **{f"settings{stage}": (settings, (stage,)) for stage in (0, 2, 3)},
     "half_precision": (half_precision, ()),
     "damaged": (damaged, ()),
     "save3": (save, (3,)),
@@ -303,7 +326,7 @@ if __name__ == "__main__":
             resume_elsewhere("saved1_4", 3, **{"parallelism.sub_group_size": 1000})
         else:
             scenario, arguments = SCENARIOS[name]
-            scenario(*arguments)  # type: ignore[operator]
+            scenario(*arguments)
     if RANK == 0:
         (ROOT / f"done_{WORLD}").write_text(json.dumps(sys.argv[2:]))
     leave(0)

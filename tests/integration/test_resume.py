@@ -75,6 +75,18 @@ def test_a_damaged_file_of_one_rank(root: Path) -> None:
     assert json.loads((root / "damaged/summary.json").read_text())["resumed_at"] == [4]
 
 
+@pytest.mark.parametrize("stage", [0, 2, 3])
+def test_another_schedule_and_another_rate(tmp_path: Path, stage: int) -> None:
+    """Added, dropped or of another kind: from the checkpoint's step on the rate is that of a run which has always had it."""
+    start(tmp_path, 2, f"settings{stage}")
+
+    def rates(job: str) -> list[float]:
+        return [r["lr"] for r in map(json.loads, (tmp_path / job / "metrics.jsonl").read_text().splitlines()) if r["step"] > 6]
+
+    for source, target in (("none", "warmup"), ("none", "cosine"), ("warmup", "cosine"), ("warmup", "none")):
+        assert rates(f"{source}{stage}_to_{target}") == rates(f"{target}{stage}")
+
+
 @pytest.mark.parametrize("stage", [0, 2])
 def test_in_sixteen_bits(root: Path, stage: int) -> None:
     assert losses(root / f"resumed_bf16_{stage}") == losses(root / f"straight_bf16_{stage}")

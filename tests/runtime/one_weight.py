@@ -25,6 +25,8 @@ class Engine:
         self.weight = torch.zeros(size)
         self.module = torch.nn.ParameterDict({"weight": torch.nn.Parameter(torch.zeros(size), requires_grad=False)})
         self.optimizer = SimpleNamespace(param_groups=[{"lr": 0.5}])
+        self.basic_optimizer: Any = self.optimizer
+        self.lr_scheduler: Any = None
         self.skipped_steps = 0
         self.checkpoint_engine: Any = SimpleNamespace(is_data_parallel_writer=lambda rank: rank == 0)
 

@@ -155,19 +155,41 @@ def test_a_path_without_a_whole_checkpoint(tmp_path: Path) -> None:
     save(tmp_path / "a", 5)
     (tmp_path / "a/global_step5/a.pt").unlink()
     (tmp_path / "empty").mkdir()
-    for text, reason in (
+    save(tmp_path / "b", 5)
+    (tmp_path / "b/global_step6").mkdir()
+    for text, *reasons in (
         ("a", f"{tmp_path}/a/global_step5: a.pt is missing"),
         ("a/global_step5", f"{tmp_path}/a/global_step5: a.pt is missing"),
-        ("a/global_step7", f"{tmp_path}/a/global_step7: it has no zerocfg.json: it was not finished, or another program wrote it"),
+        ("a/global_step7", f"{tmp_path}/a/global_step7: there is no such folder"),
+        (
+            "b/global_step6",
+            f"{tmp_path}/b/global_step6: it has no zerocfg.json: it was not finished, or another program wrote it",
+            "whole: global_step5",
+        ),
         ("empty", f"{tmp_path}/empty is a folder without checkpoints"),
         ("nowhere", f"{tmp_path}/nowhere is not a folder"),
+        ("Never", f"{tmp_path}/Never is not a folder"),
     ):
         with pytest.raises(ConfigProblems) as caught:
             find_start(plan(resume=text), tmp_path / "job", tmp_path)
+        told = "\n  ".join(reasons)
         assert str(caught.value) == (
-            f"error[ZC770] checkpoint.resume={text}: there is no whole checkpoint\n  {reason}\n"
-            "  try: a folder global_step<N>, a folder of them, a job's folder; or checkpoint.resume=auto\n\n1 error"
+            f"error[ZC770] checkpoint.resume={text}: there is no whole checkpoint\n  {told}\n"
+            "  try: a folder global_step<N>, a folder of them, a job's folder; or checkpoint.resume="
+            f"{'never' if text == 'Never' else 'auto'}\n\n1 error"
         )
+
+
+def test_the_folder_of_a_sweep(tmp_path: Path) -> None:
+    """What a launch prints to go on with: of one job it is as good as the job's."""
+    save(tmp_path / "sweep/0/checkpoints", 5)
+    save(tmp_path / "sweep/0/checkpoints", 10)
+    (tmp_path / "sweep/1/checkpoints").mkdir(parents=True)
+    assert locate("sweep", tmp_path).path == tmp_path / "sweep/0/checkpoints/global_step10"
+    save(tmp_path / "sweep/1/checkpoints", 5)
+    with pytest.raises(ConfigProblems) as caught:
+        locate("sweep", tmp_path)
+    assert caught.value.diagnostics[0].detail == (f"2 jobs below it have some: {tmp_path}/sweep/0, {tmp_path}/sweep/1",)
 
 
 def test_a_path_is_where_a_run_begins_and_its_own_checkpoints_where_it_goes_on(tmp_path: Path) -> None:

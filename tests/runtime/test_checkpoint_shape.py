@@ -120,7 +120,7 @@ def test_a_loss_scale_that_starts_anew_is_told(judged: Judge, saved: dict[str, A
             {},
             {"model.num_hidden_layers": 5, "model.vocab_size": 900},
             "the model is another one: num_hidden_layers 4 -> 5, vocab_size 1000 -> 900",
-            "model.num_hidden_layers=4",
+            "model.num_hidden_layers=4 model.vocab_size=1000",
         ),
         ({}, {"model.sequence_length": 64}, "the model is another one: sequence_length 128 -> 64", "model.sequence_length=128"),
         (
@@ -129,7 +129,15 @@ def test_a_loss_scale_that_starts_anew_is_told(judged: Judge, saved: dict[str, A
             "precision.master_dtype was bf16, now it is fp32",
             "precision.master_dtype=bf16",
         ),
-        ({}, {"optimizer.type": "Lion"}, "optimizer.type was AdamW, now it is Lion", "optimizer.type=AdamW"),
+        (
+            {"model.name": "small"},
+            {"model.name": "wide", "model.hidden_size": 1024},
+            "the model is another one: hidden_size 512 -> 1024, head_dim 64 -> 128, intermediate_size 2048 -> 4096",
+            "model=small",
+        ),
+        ({}, {"optimizer.type": "Lion"}, "optimizer.type was AdamW, now it is Lion", "optimizer=adamw"),
+        ({}, {"optimizer.type": None}, "optimizer.type was AdamW, now it is the script's own", "optimizer=adamw"),
+        ({"optimizer.type": None}, {}, "optimizer.type was the script's own, now it is AdamW", "optimizer=none"),
         (
             {"parallelism.tensor_parallel_degree": 2},
             {},
@@ -173,16 +181,35 @@ def test_refused(judged: Judge, saved: dict[str, Any], now: dict[str, Any], why:
 
 
 def test_what_the_losses_depend_on(judged: Judge) -> None:
-    way, said = judged({}, {"optimizer.lr": 2e-4, "batch.global_batch_size": 16, "train.seed": 1})
+    betas = {"optimizer.betas": [0.9, 0.95]}
+    way, said = judged(betas, {**betas, "optimizer.lr": 2e-4, "batch.global_batch_size": 16, "train.seed": 1, "train.data": "text"})
     assert way is Way.as_it_is
     assert said == (
-        "warning[ZC773] batch.global_batch_size, optimizer.params, train.seed: not what the checkpoint of step 40 was trained with\n"
+        "warning[ZC773] batch.global_batch_size, optimizer.params.lr, train.seed, train.data:"
+        " not what the checkpoint of step 40 was trained with\n"
         "  batch.global_batch_size: 8 -> 16\n"
-        "  optimizer.params: {'lr': 0.0001} -> {'lr': 0.0002}\n"
+        "  optimizer.params.lr: 0.0001 -> 0.0002\n"
         "  train.seed: 1234 -> 1\n"
-        "  a rate without a schedule stays the checkpoint's: it is part of the optimizer's state\n"
+        "  train.data: none -> text\n"
+        "  the config's values hold from here on\n"
         "  try: the same values, or checkpoint.resume=never"
     )
+
+
+def test_another_schedule(judged: Judge) -> None:
+    schedule = {"type": "WarmupLR", "warmup_num_steps": 10}
+    for saved, now, changes in (
+        ({}, {"scheduler": schedule}, ["scheduler.type: none -> WarmupLR"]),
+        ({"scheduler": schedule}, {}, ["scheduler.type: WarmupLR -> none"]),
+        (
+            {"scheduler": schedule},
+            {"scheduler": {**schedule, "warmup_num_steps": 20}},
+            ["scheduler.params.warmup_num_steps: 10 -> 20"],
+        ),
+    ):
+        way, said = judged(saved, now)
+        holds = "the config's values hold from here on" + (", the schedule as after so many steps" if now else "")
+        assert (way, said.split("\n")[1:-1]) == (Way.as_it_is, [f"  {line}" for line in (*changes, holds)])
 
 
 def test_nothing_left_to_do(judged: Judge) -> None:

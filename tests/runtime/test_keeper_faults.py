@@ -114,7 +114,7 @@ def test_contents_that_have_changed(cpu_run: MakeRun, caplog: pytest.LogCaptureF
     with pytest.raises(ConfigProblems) as caught:
         train(cpu_run({**SAVING, "checkpoint.resume": str(own / "global_step6")}), Engine(50_000))
     assert [(d.code, d.detail) for d in caught.value.diagnostics] == [
-        ("ZC770", (f"{own}/global_step6: weight.pt is damaged: the checksum of archive/data/0 is wrong",))
+        ("ZC770", (f"{own}/global_step6: weight.pt is damaged: the checksum of archive/data/0 is wrong", "whole: global_step3"))
     ]
 
 
@@ -131,4 +131,16 @@ def test_weights_of_another_model(cpu_run: MakeRun) -> None:
             "the checkpoint of step 8 is of another model: weight has shape (4,) there and has shape (5,) in this model,"
             " and 1 more parameters differ",
         )
+    ]
+
+
+def test_an_optimizer_of_another_kind(cpu_run: MakeRun) -> None:
+    """Where the script brings its own."""
+    train(cpu_run({**SAVING, "optimizer.type": None}), Engine())
+    other = Engine()
+    other.basic_optimizer = torch.optim.SGD(other.module.parameters(), lr=0.1)
+    with pytest.raises(ConfigProblems) as caught:
+        train(cpu_run({**SAVING, "optimizer.type": None}), other)
+    assert [(d.code, d.message) for d in caught.value.diagnostics] == [
+        ("ZC771", "the checkpoint of step 8 is of another optimizer: simplenamespace there, sgd here")
     ]

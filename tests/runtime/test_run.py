@@ -126,8 +126,8 @@ def test_a_checkpointed_input_goes_with_the_backward_pass() -> None:
 
 
 def test_optimizer_families() -> None:
-    from zerocfg.runtime.engine import _device, _family
+    from zerocfg.runtime.engine import _device, family
 
     names = ["FusedAdam", "DeepSpeedCPUAdam", "AdamW", "MuonWithAuxAdam", "DeepSpeedCPUAdagrad", "FusedLion", "FusedLamb", "SGD"]
-    assert [_family(n) for n in names] == ["adam", "adam", "adam", "muon", "adagrad", "lion", "lamb", "sgd"]
+    assert [family(n) for n in names] == ["adam", "adam", "adam", "muon", "adagrad", "lion", "lamb", "sgd"]
     assert [_device(None), _device(SimpleNamespace(device=SimpleNamespace(value="cpu")))] == ["none", "cpu"]

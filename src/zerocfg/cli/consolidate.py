@@ -6,6 +6,7 @@ from pathlib import Path
 
 from zerocfg.cli import output
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
+from zerocfg.emit import COMPILED
 from zerocfg.runtime.checkpoint_files import Checkpoint, locate, read, survey
 
 DTYPES = ("fp32", "bf16")
@@ -45,5 +46,7 @@ def _chosen(run: str, tag: str | None) -> Checkpoint:
 
 
 def _beside(run: Path, checkpoint: Checkpoint) -> Path:
-    """In the job's folder where that was named, else beside the checkpoints."""
-    return (run if checkpoint.path.parent.parent == run.resolve() else checkpoint.path.parent) / "weights"
+    """In the job's folder where that is known, else beside the checkpoints."""
+    folder = checkpoint.path.parent
+    job = next((path for path in (run, run / folder.parent.name, folder.parent) if (path / COMPILED).is_dir()), folder)
+    return job / "weights"

@@ -31,6 +31,7 @@ CONVERTED = ".universal-"
 """Start of a folder's name that holds a checkpoint for another number of ranks or stage."""
 _GOING = ".deleting-"
 _NONE: Mapping[Path, str] = {}
+_SHOWN = 4
 _TAG = re.compile(r"global_step(\d+)")
 
 
@@ -87,7 +88,7 @@ def read(path: Path) -> Checkpoint | str:
         if manifest["format"] != FORMAT or not isinstance(manifest["plan"], dict):
             return f"its {MANIFEST} has format {manifest['format']}, this zerocfg reads {FORMAT}"
     except FileNotFoundError:
-        return f"it has no {MANIFEST}: it was not finished, or another program wrote it"
+        return f"it has no {MANIFEST}: it was not finished, or another program wrote it" if path.is_dir() else "there is no such folder"
     except (OSError, ValueError, KeyError, TypeError) as problem:
         return f"its {MANIFEST} cannot be read ({type(problem).__name__}: {problem})"
     for name, size in files.items():
@@ -125,7 +126,8 @@ def _step(path: Path) -> int:
 
 
 def locate(text: str, base: Path, *, key: str = "checkpoint.resume", unfit: Mapping[Path, str] = _NONE) -> Checkpoint:
-    """The checkpoint that a path names: its folder, a folder of checkpoints, or a job's folder; of several, the newest whole one.
+    """The checkpoint that a path names: its folder, a folder of checkpoints, a job's folder, or that of a sweep in which one job has
+    any; of several, the newest whole one.
 
     base: of relative paths. key: where the path was written; empty: an argument. Raises ConfigProblems (ZC770).
     """
@@ -134,15 +136,30 @@ def locate(text: str, base: Path, *, key: str = "checkpoint.resume", unfit: Mapp
         found = unfit.get(path) or read(path)
         if isinstance(found, Checkpoint):
             return found
-        raise ConfigProblems([_none(text, [f"{path}: {found}"], key)])
-    reasons: list[str] = []
-    for place in (path, *_places_of_job(path)):
-        whole, damaged = survey(place, unfit)
-        if whole:
-            return whole[-1]
-        reasons += damaged
+        beside = ", ".join(checkpoint.path.name for checkpoint in survey(path.parent, unfit)[0])
+        raise ConfigProblems([_none(text, [f"{path}: {found}", *([f"whole: {beside}"] if beside else [])], key)])
+    newest, reasons = _newest(path, unfit)
+    if newest is not None:
+        return newest
+    jobs = [job for job in _jobs_below(path) if _newest(job, unfit)[0] is not None]
+    if len(jobs) == 1 and (newest := _newest(jobs[0], unfit)[0]) is not None:
+        return newest
+    if jobs:
+        more = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
+        reasons = [f"{len(jobs)} jobs below it have some: {', '.join(str(job) for job in jobs[:_SHOWN])}{more}"]
     nothing = f"{path} is {'a folder without checkpoints' if path.is_dir() else 'not a folder'}"
     raise ConfigProblems([_none(text, reasons or [nothing], key)])
+
+
+def _newest(folder: Path, unfit: Mapping[Path, str]) -> tuple[Checkpoint | None, list[str]]:
+    """Of a folder of checkpoints, or of a job's; and why others are none."""
+    reasons: list[str] = []
+    for place in (folder, *_places_of_job(folder)):
+        whole, damaged = survey(place, unfit)
+        if whole:
+            return whole[-1], reasons
+        reasons += [reason for reason in damaged if reason not in reasons]
+    return None, reasons
 
 
 def _places_of_job(job: Path) -> list[Path]:
@@ -154,13 +171,24 @@ def _places_of_job(job: Path) -> list[Path]:
     return places
 
 
+def _jobs_below(sweep: Path) -> list[Path]:
+    try:
+        return sorted(path for path in sweep.iterdir() if path.is_dir())
+    except OSError:
+        return []
+
+
 def _none(text: str, reasons: list[str], key: str) -> Diagnostic:
+    hint = "a folder global_step<N>, a folder of them, a job's folder"
+    if key:
+        word = text.lower() if text.lower() in ("auto", "never") else "auto"
+        hint += f"; or {key}={word}"
     return Diagnostic(
         code="ZC770",
         path=key,
         message=f"{key}{'=' if key else ''}{text}: there is no whole checkpoint",
         detail=tuple(reasons),
-        hint="a folder global_step<N>, a folder of them, a job's folder" + (f"; or {key}=auto" if key else ""),
+        hint=hint,
     )
 
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.diagnostics import ConfigProblems, Diagnostic, render_report
+from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.runtime import checkpoint_files as files
 from zerocfg.runtime.checkpoint_check import check_model, damage
 from zerocfg.runtime.checkpoint_save import rank_file
 from zerocfg.runtime.checkpoint_shape import Way, fit
+from zerocfg.runtime.resumed_settings import config_holds
 from zerocfg.runtime.together import rank_0_does
 
 if TYPE_CHECKING:
@@ -72,8 +73,8 @@ def resume(run: Run, engine: Any) -> Resumed:
     path = decision.path
     if path is None:
         return Resumed(started_from=decision.started_from, lock=lock)
-    if decision.remarks and run.rank == 0:
-        log.warning("%s", render_report(decision.remarks))
+    for remark in decision.remarks if run.rank == 0 else ():  # the launcher has told the rest
+        log.warning("%s", remark.render().partition("\n")[0])
     checkpoint = files.read(path)
     if isinstance(checkpoint, str):
         raise ConfigProblems([_unseen(run.rank, path, checkpoint)])
@@ -82,10 +83,12 @@ def resume(run: Run, engine: Any) -> Resumed:
 
         converted = rank_0_does(run.rank, lambda: _converted(run, path))
         same = checkpoint.plan["precision"]["dtype"] == run.plan.precision.dtype
-        load_converted(engine, converted, run.plan.zero.stage, keep_loss_scale=same)
+        with config_holds(engine, checkpoint, run.plan, main=run.rank == 0):
+            load_converted(engine, converted, run.plan.zero.stage, keep_loss_scale=same)
         state = None
     else:
-        loaded, _ = engine.load_checkpoint(str(path.parent), tag=path.name)
+        with config_holds(engine, checkpoint, run.plan, main=run.rank == 0):
+            loaded, _ = engine.load_checkpoint(str(path.parent), tag=path.name)
         if loaded is None:
             raise ConfigProblems([_unseen(run.rank, path, "DeepSpeed found nothing in it")])
         state = _rank_state(run, path, checkpoint)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.runtime import checkpoint_files as files
-from zerocfg.runtime.checkpoint_check import parameters_of
+from zerocfg.runtime.checkpoint_check import optimizer_of, parameters_of
 from zerocfg.runtime.checkpoint_write import Writer, copy_nvme, tried, written_by
+from zerocfg.runtime.resumed_settings import schedule_of
 from zerocfg.units import human_bytes
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ class Saver:
             "started_from": self._started_from,
             "world_size": self._run.world_size,
             "parameters": parameters_of(self._engine),
+            "optimizer": optimizer_of(self._engine),
+            "schedule": schedule_of(self._engine),
             "time": time.time(),
             **draft.facts,
         }

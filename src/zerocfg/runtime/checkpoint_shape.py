@@ -76,6 +76,12 @@ def fit(checkpoint: Checkpoint, plan: Plan) -> Fit:
     return Fit(Way.converted if differences else Way.as_it_is, differences, tuple(_remarks(checkpoint, saved, now, differences)))
 
 
+def changed_settings(saved: Mapping[str, Any], plan: Plan) -> frozenset[str]:
+    """Names in the emitted optimizer.params that differ from the plan that a checkpoint was saved with."""
+    was, now = _plain(saved["optimizer"]["params"]), _plain(plan.optimizer.params)
+    return frozenset(name for name in {*was, *now} if was.get(name) != now.get(name))
+
+
 def _values(plan: Mapping[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for section, fields in plan.items():
@@ -119,17 +125,17 @@ def _refusals(checkpoint: Checkpoint, saved: Mapping[str, Any], now: Mapping[str
         changed = [name for name, value in now["model"].items() if saved["model"].get(name) != value]
         if changed:
             both = ", ".join(f"{name} {saved['model'].get(name)} -> {now['model'][name]}" for name in changed)
-            yield _refused(checkpoint, f"the model is another one: {both}", f"model.{changed[0]}={saved['model'].get(changed[0])}")
-    for name, path in (
-        ("precision.master_dtype", "precision.master_dtype"),
-        ("topology.tensor_parallel_degree", "parallelism.tensor_parallel_degree"),
-        ("optimizer.type", "optimizer.type"),
+            dims = " ".join(f"model.{name}={saved['model'].get(name)}" for name in changed)
+            same = saved["model.name"] == now["model.name"]
+            yield _refused(checkpoint, f"the model is another one: {both}", dims if same else f"model={saved['model.name']}")
+    for name, hint in (
+        ("precision.master_dtype", f"precision.master_dtype={saved['precision.master_dtype']}"),
+        ("topology.tensor_parallel_degree", f"parallelism.tensor_parallel_degree={saved['topology.tensor_parallel_degree']}"),
+        ("optimizer.type", f"optimizer={(saved['optimizer.type'] or 'none').lower()}"),
     ):
         if saved[name] != now[name]:
-            then = saved[name] or "null"
-            yield _refused(
-                checkpoint, f"{name} was {saved[name] or 'the script' + chr(39) + 's own'}, now it is {now[name]}", f"{path}={then}"
-            )
+            was, own = saved[name], "the script's own"
+            yield _refused(checkpoint, f"{name} was {was or own}, now it is {now[name] or own}", hint)
 
 
 def _unconvertible(
@@ -176,19 +182,15 @@ def _remarks(
             message=f"the checkpoint of step {checkpoint.step} is converted first: {', '.join(differences)}",
             detail=(str(checkpoint.path), f"needs free space of its size beside it; {_anew(saved, now)} start anew"),
         )
-    changed = [name for name in _CONTINUITY if saved[name] != now[name]]
+    changed = {name: both for name, *both in _changes(saved, now)}
     if changed:
+        holds = "the config's values hold from here on" + (", the schedule as after so many steps" if now["scheduler.type"] else "")
         yield Diagnostic(
             code="ZC773",
             severity=Severity.WARNING,
             path=_PATH,
             message=f"{', '.join(changed)}: not what the checkpoint of step {checkpoint.step} was trained with",
-            detail=tuple(f"{name}: {_short(saved[name])} -> {_short(now[name])}" for name in changed)
-            + (
-                ("a rate without a schedule stays the checkpoint's: it is part of the optimizer's state",)
-                if _rate_is_kept(changed, now)
-                else ()
-            ),
+            detail=(*(f"{name}: {_short(was)} -> {_short(becomes)}" for name, (was, becomes) in changed.items()), holds),
             hint="the same values, or checkpoint.resume=never",
         )
     if checkpoint.step >= now["train.steps"]:
@@ -207,10 +209,18 @@ def _anew(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     return "random generators and the loss scale" if scales else "random generators"
 
 
-def _rate_is_kept(changed: list[str], now: Mapping[str, Any]) -> bool:
-    return "optimizer.params" in changed and not now["scheduler.type"]
+def _changes(saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """(name, then, now) of each value of `_CONTINUITY` that differs, of mappings each entry."""
+    for name in _CONTINUITY:
+        was, becomes = saved[name], now[name]
+        if name == "scheduler.params" and saved["scheduler.type"] != now["scheduler.type"]:
+            continue  # of another schedule
+        if isinstance(was, Mapping):
+            yield from ((f"{name}.{key}", was.get(key), becomes.get(key)) for key in {**was, **becomes} if was.get(key) != becomes.get(key))
+        elif was != becomes:
+            yield name, was, becomes
 
 
 def _short(value: Any) -> str:
-    text = str(value)
+    text = "none" if value in (None, "") else str(value)
     return text if len(text) < 100 else text[:97] + "..."

@@ -174,7 +174,7 @@ def promised(run: Run, *, own_optimizer: bool = False) -> dict[str, object]:
         # with AutoTP DeepSpeed counts each tensor-parallel rank as a data-parallel one
         values["train_batch_size"] = plan.batch.global_batch_size
     if plan.optimizer.type and not own_optimizer:
-        values["optimizer.type"] = _family(plan.optimizer.type)
+        values["optimizer.type"] = family(plan.optimizer.type)
         values["optimizer runs on"] = "cpu" if plan.offload.optimizer != "none" else plan.hardware.accelerator
     return values
 
@@ -200,7 +200,7 @@ def effective(engine: Any) -> dict[str, object]:
         "zero_optimization.offload_param.device": _device(engine.zero_offload_param()),
         "backend": torch.distributed.get_backend(),
         "world size": torch.distributed.get_world_size(),
-        "optimizer.type": _family(basic),
+        "optimizer.type": family(basic),
         "optimizer runs on": "cpu" if offloaded else get_accelerator().device_name(),
     }
 
@@ -226,9 +226,10 @@ def _device(section: Any) -> str:
     return "none" if device is None else str(getattr(device, "value", device))
 
 
-def _family(name: str) -> str:
+def family(name: str) -> str:
+    """Of an optimizer's class or type: FusedAdam, AdamW and DeepSpeedCPUAdam are adam."""
     lowered = name.lower()
-    return next((family for family in ("muon", "adagrad", "adam", "lion", "lamb") if family in lowered), lowered)
+    return next((known for known in ("muon", "adagrad", "adam", "lion", "lamb") if known in lowered), lowered)
 
 
 @contextmanager
