@@ -285,7 +285,7 @@ def test_a_single_run_goes_through_the_launcher(nested: bool, tmp_path: Path) ->
     assert "zerocfg" in cfg.hydra.launcher._target_
     raw = OmegaConf.to_container(cfg.hydra, resolve=False)
     assert isinstance(raw, dict)
-    assert raw["sweep"] == {"dir": "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S-%f}", "subdir": "${hydra.job.num}"}
+    assert raw["sweep"] == {"dir": "${hydra.run.dir}", "subdir": "${hydra.job.num}"}
     assert raw["run"] == {"dir": "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S-%f}"}
 
 

@@ -8,12 +8,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+import filelock
 import pytest
 
 from zerocfg.errors import Preempted
 from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.results import failed, succeeded, write_result
 from zerocfg.launch.slurm_state import JobState, SlurmJob, keep_jobs
+from zerocfg.launch.sweep_results import SweepRow, write_results
 
 
 @pytest.fixture
@@ -120,11 +122,67 @@ def test_an_open_job_without_a_controller(cli: Any, sweep: Path) -> None:
     assert err.startswith("SLURM's controller does not answer: states of open jobs are not known\n")
 
 
-@pytest.mark.parametrize("words", [(), ("none",), (".",)])
-def test_no_sweep_there(cli: Any, words: tuple[str, ...]) -> None:
+@pytest.fixture
+def local(tmp_path: Path) -> Path:
+    """Of four jobs one is done, one has failed, one runs, and one left no word; the first two are in results.csv."""
+    folder = tmp_path / "outputs/2026-01-02/12-00-00"
+    for number in range(4):
+        paths = JobPaths(folder / str(number))
+        paths.results.mkdir(parents=True)
+        paths.rank_log(0).touch()
+        (paths.root / ".hydra").mkdir()
+        (paths.root / ".hydra/overrides.yaml").write_text(f"- a={number}\n")
+    write_result(JobPaths(folder / "0").result(0), succeeded(0, 0.5))
+    write_result(JobPaths(folder / "1").result(0), failed(0, ValueError("boom")))
+    write_results(
+        folder, [SweepRow(job=n, state=s, overrides=f"a={n}", folder=str(folder / str(n))) for n, s in enumerate(("done", "failed"))]
+    )
+    return folder
+
+
+def test_a_sweep_on_this_machine(cli: Any, local: Path) -> None:
+    with filelock.FileLock(JobPaths(local / "2").lock):
+        status, out, err = cli("jobs", str(local))
+        assert (status, err) == (1, f"{local}\n")
+        assert out.splitlines() == [
+            "job  state    overrides",
+            "0    done     a=0",
+            "1    failed   a=1",
+            "2    running  a=2",
+            "3    unknown  a=3",
+            "job 1: failed: rank 0 of 1: ValueError: boom",
+            f"  log: {local}/1/rank_0.log",
+            "job 3: unknown",
+        ]
+    (local / "results.csv").unlink()
+    write_result(JobPaths(local / "2").result(0), failed(0, Preempted(7, "SIGUSR2", "/there")))
+    (local / "3/rank_0.log").unlink()
+    status, out, _ = cli("jobs", str(local), "--json")
+    told = [(entry["job"], entry["state"], entry["objective"], entry["slurm_id"]) for entry in json.loads(out)]
+    assert (status, told) == (1, [(0, "done", 0.5, ""), (1, "failed", None, ""), (2, "stopped", None, ""), (3, "not started", None, "")])
+    # a run of its own, and without a folder the newest sweep
+    assert cli("jobs", str(local / "0"))[:2] == (0, "job  state  objective  overrides\n0    done   0.5        a=0\n")
+    assert cli("jobs")[2] == f"{local}\n"
+
+
+def test_without_a_folder_a_sweep_under_slurm_comes_first(cli: Any, local: Path, sweep: Path) -> None:
+    assert cli("jobs")[1] == expected_table(sweep)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "neither this folder nor outputs/ or multirun/ below it holds a sweep"),
+        (("none",), "none: there is no such folder"),
+        (("file",), "file is no folder"),
+        ((".",), ". holds no job of a sweep"),
+    ],
+)
+def test_no_sweep_there(cli: Any, words: tuple[str, ...], message: str) -> None:
+    Path("file").touch()
     status, out, err = cli("jobs", *words)
     assert (status, out) == (1, "")
-    assert err.startswith("error[ZC733] ")
+    assert err.startswith(f"error[ZC733] {message}\n")
     assert json.loads(cli("jobs", *words, "--json")[1])[0]["code"] == "ZC733"
 
 

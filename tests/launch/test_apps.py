@@ -260,6 +260,19 @@ def test_the_time_limit(app: Path) -> None:
     assert left_behind(app) == []
 
 
+def test_hydras_word_for_a_single_runs_folder(app: Path) -> None:
+    done = run(app, "hydra.run.dir=mine")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "error[ZC716] hydra.run.dir=mine has no effect: zerocfg's launchers put a job into hydra.sweep.dir=out dir\n" in done.stderr
+    assert not (app / "mine").exists()
+    assert not (app / "out dir").exists()
+    config = (app / "config.yaml").read_text()
+    (app / "config.yaml").write_text(config.replace("dir: out dir", "dir: '${hydra.run.dir}'"))
+    done = run(app, "hydra.run.dir=mine")
+    assert done.returncode == 0, done.stderr
+    assert (app / "mine/0/rank_0.log").is_file()
+
+
 def test_a_folder_in_use_is_refused(app: Path) -> None:
     running = Background(app, "what=sleep")
     try:

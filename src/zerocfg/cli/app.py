@@ -129,7 +129,7 @@ def _jobs(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the state of a sweep's SLURM jobs and write its results.csv."""
+    """Show the states and results of a sweep's jobs, under SLURM or here."""
     from zerocfg.cli.jobs import jobs_command
 
     raise typer.Exit(jobs_command(directory, as_json=as_json))

@@ -1,4 +1,4 @@
-"""zerocfg jobs: the jobs of a sweep that was submitted to SLURM, later and from another shell."""
+"""zerocfg jobs: the jobs of a sweep, later and from another shell."""
 
 from __future__ import annotations
 
@@ -10,31 +10,50 @@ from pathlib import Path
 from zerocfg.cli import output
 from zerocfg.diagnostics import Diagnostic
 from zerocfg.errors import ZerocfgError
-from zerocfg.launch.paths import JobPaths
+from zerocfg.launch.local_jobs import FINE, local_rows, why_failed
+from zerocfg.launch.paths import INNER, JobPaths
 from zerocfg.launch.results import read_results
 from zerocfg.launch.slurm_script import SLURM_DIR
 from zerocfg.launch.slurm_state import JOBS_FILE, JobState, SlurmJob, keep_jobs, load_jobs, refresh, word
-from zerocfg.launch.sweep_results import SweepRow, results_table, sweep_row, write_results
+from zerocfg.launch.sweep_results import RESULTS, SweepRow, results_table, sweep_row, write_results
 
 _SWEEPS = ("outputs", "multirun")
 """Below them lie zerocfg's and Hydra's own hydra.sweep.dir."""
 
 
 def jobs_command(directory: str | None = None, *, as_json: bool = False) -> int:
-    """Print each job's state and results, and write DIR/results.csv.
+    """Print each job's state and results; of jobs under SLURM also write DIR/results.csv.
 
-    directory: hydra.sweep.dir; None: this folder, else the newest sweep below outputs/ and multirun/. as_json: a list with
-    the columns of results.csv, slurm_id, reason, nodes and restarts. Status 1 when a job has failed, or was cancelled or lost.
+    directory: hydra.sweep.dir; None: this folder, else the newest sweep below outputs/ and multirun/, one under SLURM first. as_json: a
+    list with the columns of results.csv, slurm_id, reason, nodes and restarts. Status 1 when a job has failed, was stopped or lost.
     """
     sweep = Path(os.path.abspath(directory)) if directory is not None else _newest()
+    if sweep is not None and sweep.is_dir():
+        if jobs := load_jobs(sweep):
+            return _under_slurm(sweep, jobs, as_json=as_json)
+        if rows := local_rows(sweep):
+            return _local(sweep, rows, as_json=as_json)
     problem = _absent(sweep, directory)
-    if problem is not None:
-        output.report([problem])
-        if as_json:
-            output.report_json([problem])
-        return 1
-    assert sweep is not None
-    jobs = load_jobs(sweep)
+    output.report([problem])
+    if as_json:
+        output.report_json([problem])
+    return 1
+
+
+def _local(sweep: Path, rows: list[SweepRow], *, as_json: bool) -> int:
+    failed = [row for row in rows if row.state not in FINE]
+    if as_json:
+        output.product_json([{**asdict(row), "slurm_id": "", "reason": "", "nodes": "", "restarts": 0} for row in rows])
+    else:
+        output.product(results_table(rows))
+        for row in failed:
+            for line in why_failed(row):
+                output.product(line)
+        output.say(str(sweep))
+    return 1 if failed else 0
+
+
+def _under_slurm(sweep: Path, jobs: list[SlurmJob], *, as_json: bool) -> int:
     states, answered = refresh(jobs)
     if not answered:
         output.say("SLURM's controller does not answer: states of open jobs are not known")
@@ -84,17 +103,20 @@ def _failures(jobs: list[SlurmJob], states: dict[str, JobState], sweep: Path) ->
 
 def _newest() -> Path | None:
     here = Path.cwd()
-    if (here / SLURM_DIR / JOBS_FILE).is_file():
+    if (here / SLURM_DIR / JOBS_FILE).is_file() or (here / RESULTS).is_file():
         return here
-    found = [path for top in _SWEEPS for path in (here / top).glob(f"*/*/{SLURM_DIR}/{JOBS_FILE}")]
-    return max(found, key=lambda path: path.stat().st_mtime).parents[1] if found else None
+    for record in (f"{SLURM_DIR}/{JOBS_FILE}", f"*/{INNER}"):
+        found = [path for top in _SWEEPS for path in (here / top).glob(f"*/*/{record}")]
+        if found:
+            return max(found, key=lambda path: path.stat().st_mtime).parents[1]
+    return None
 
 
-def _absent(sweep: Path | None, directory: str | None) -> Diagnostic | None:
-    if sweep is not None and (sweep / SLURM_DIR / JOBS_FILE).is_file():
-        return None
-    where = directory if directory is not None else "neither this folder nor outputs/ or multirun/ below it"
-    what = f"{where}: there is no {SLURM_DIR}/{JOBS_FILE}" if directory is not None else f"{where} holds a sweep that went to SLURM"
-    return Diagnostic(
-        code="ZC733", message=what, hint="zerocfg jobs DIR, with hydra.sweep.dir of a launch with hydra/launcher=zerocfg_slurm"
-    )
+def _absent(sweep: Path | None, directory: str | None) -> Diagnostic:
+    if sweep is None:
+        what = "neither this folder nor outputs/ or multirun/ below it holds a sweep"
+    elif not sweep.is_dir():
+        what = f"{directory} is no folder" if sweep.exists() else f"{directory}: there is no such folder"
+    else:
+        what = f"{directory} holds no job of a sweep"
+    return Diagnostic(code="ZC733", message=what, hint="zerocfg jobs DIR, with the launch's hydra.sweep.dir: outputs/DATE/TIME")

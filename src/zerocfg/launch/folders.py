@@ -48,17 +48,21 @@ def claimed(folder: Path) -> Iterator[JobPaths]:
 
 def check_free(folders: Sequence[Path]) -> Iterator[Diagnostic]:
     """ZC706 for each folder that another run holds now. Makes nothing."""
+    return (_in_use(folder) for folder in folders if in_use(folder))
+
+
+def in_use(folder: Path) -> bool:
+    """Whether a run holds the job's folder now. Makes nothing."""
     import filelock
 
-    for folder in folders:
-        lock = JobPaths(folder).lock
-        if not lock.exists():
-            continue
-        try:
-            with filelock.FileLock(lock, timeout=0):
-                pass
-        except filelock.Timeout:
-            yield _in_use(folder)
+    lock = JobPaths(folder).lock
+    if not lock.exists():
+        return False
+    try:
+        with filelock.FileLock(lock, timeout=0):
+            return False
+    except filelock.Timeout:
+        return True
 
 
 def _in_use(folder: Path) -> Diagnostic:

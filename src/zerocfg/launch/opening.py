@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,8 +68,13 @@ class Asked:
 
     def options(self, kind: type[Options], given: Mapping[str, Any]) -> tuple[Options, list[Diagnostic]]:
         """`read_options` of hydra.launcher, and who decided each."""
+        return read_options(kind, given, self.hydra_overrides)
+
+    @property
+    def hydra_overrides(self) -> list[str]:
+        """Those of hydra.*, as typed."""
         typed: Any = OmegaConf.to_container(self.config.hydra.overrides.hydra)
-        return read_options(kind, given, [str(line) for line in typed])
+        return [str(line) for line in typed]
 
     def configure_log(self) -> None:
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
@@ -134,6 +139,7 @@ def begin(
         place=place,
     )
     folders = [job.folder for job in prepared.jobs]
+    problems = [*problems, *_check_run_dir(asked)]
     in_use = [*check_free(folders), *(check_active(folders, asked.sweep) if reachable else ())]
     for found in (list(problems), in_use):
         if found:
@@ -150,6 +156,20 @@ def begin(
     if options.retry_failed:
         _take_over(launch)
     return launch
+
+
+def _check_run_dir(asked: Asked) -> Iterator[Diagnostic]:
+    """ZC716: Hydra's word for a single run's folder, in an app whose hydra.sweep.dir does not follow it."""
+    keys = {line.partition("=")[0].lstrip("+") for line in asked.hydra_overrides}
+    hydra = asked.config.hydra
+    if len(asked.job_overrides) > 1 or "hydra.run.dir" not in keys or "hydra.sweep.dir" in keys or hydra.run.dir == hydra.sweep.dir:
+        return
+    yield Diagnostic(
+        code="ZC716",
+        path="hydra.run.dir",
+        message=f"hydra.run.dir={hydra.run.dir} has no effect: zerocfg's launchers put a job into hydra.sweep.dir={hydra.sweep.dir}",
+        hint=f"hydra.sweep.dir={hydra.run.dir}; or dir: ${{hydra.run.dir}} for hydra.sweep in the app's config",
+    )
 
 
 def _problem(launch: Launch, total: int) -> str:

@@ -16,7 +16,7 @@ CODES: dict[str, str] = {
     "ZC730": "The nodes of a job have no address to meet at, or only a loopback one.",
     "ZC731": "No port for the rendezvous is free.",
     "ZC732": "A network interface that NCCL or gloo is to use does not exist on the node.",
-    "ZC733": "zerocfg jobs: the folder holds no sweep that went to SLURM.",
+    "ZC733": "zerocfg jobs: there is no such folder, or it holds no job of a sweep.",
     "ZC734": "The signal before the time limit would come at the job's start.",
     "ZC735": "SLURM's controller does not answer.",
 }
