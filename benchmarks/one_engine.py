@@ -30,7 +30,12 @@ def measure(task: Mapping[str, Any], local_rank: int) -> dict[str, Any]:
 
 
 def timed(task: Mapping[str, Any], device: Any) -> dict[str, Any]:
-    """Train for a few steps. All of the engine is dropped with this frame."""
+    """Train for a few steps. All of the engine is dropped with this frame.
+
+    host_seconds_per_step: until the host has queued all of a step; near seconds_per_step where the GPU waits for the host.
+    """
+    import gc
+
     import torch
 
     step = fsdp2(task, device) if task.get("fsdp2") else stepper(task, deepspeed_engine(task, device))
@@ -42,17 +47,27 @@ def timed(task: Mapping[str, Any], device: Any) -> dict[str, Any]:
             torch.cuda.synchronize()
         torch.distributed.barrier()
 
-    for _ in range(WARM_UP):
+    for _ in range(WARM_UP + task.get("compiling_steps", 0)):
         loss = step(batches)
+    if task.get("freeze"):
+        gc.collect()
+        gc.freeze()
     wait()
     start = time.perf_counter()
     for _ in range(TIMED):
         loss = step(batches)
+    host = (time.perf_counter() - start) / TIMED
     wait()
     took = (time.perf_counter() - start) / TIMED
     tokens = task["micro"] * task["accumulation"] * task["model"]["sequence_length"]
     memory = torch.cuda.max_memory_allocated() if device.type == "cuda" else 0
-    return {"tokens_per_s_per_gpu": tokens / took, "seconds_per_step": took, "allocated": memory, "loss": float(loss)}
+    return {
+        "tokens_per_s_per_gpu": tokens / took,
+        "seconds_per_step": took,
+        "host_seconds_per_step": host,
+        "allocated": memory,
+        "loss": float(loss),
+    }
 
 
 def weighed(task: Mapping[str, Any], device: Any) -> dict[str, Any]:
@@ -153,7 +168,10 @@ def deepspeed_engine(task: Mapping[str, Any], device: Any) -> Any:
         model = build(task, device, dtype, checkpoint)
     if task["checkpointing"]:
         deepspeed.checkpointing.configure(None, deepspeed_config=config)
-    return deepspeed.initialize(model=model, config=config, model_parameters=list(model.parameters()))[0]
+    engine = deepspeed.initialize(model=model, config=config, model_parameters=list(model.parameters()))[0]
+    if config.get("compile", {}).get("deepcompile"):
+        engine.compile()
+    return engine
 
 
 def stepper(task: Mapping[str, Any], engine: Any) -> Callable[[Sequence[tuple[Any, Any]]], Any]:

@@ -1,6 +1,7 @@
 """Stage 3 three ways on one model: zerocfg's plan, DeepSpeed's own defaults, PyTorch's FSDP2.
 
-`python benchmarks/zero3_speed.py [--gpus 2] [--hardware h200x2] [--micro 4,16] [overrides]`: one after the other, each in fresh processes.
+`python benchmarks/zero3_speed.py [--gpus 2] [--hardware h200x2] [--micro 4,16] [--vary [NAMES]] [overrides]`: one after the other, each
+in fresh processes. --vary: instead of the other two, our plan with one thing changed (all of VARIANTS, or those named): what each is worth.
 """
 
 from __future__ import annotations
@@ -22,29 +23,69 @@ def plain(task: dict[str, Any]) -> dict[str, Any]:
     return {**task, "deepspeed": config, "leaf": False}
 
 
+def with_zero(**keys: Any) -> dict[str, Any]:
+    return {"zero": keys}
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "no leaf modules": {"leaf": False},
+    "DeepSpeed's live and reuse": with_zero(stage3_max_live_parameters=1_000_000_000, stage3_max_reuse_distance=1_000_000_000),
+    "DeepSpeed's linear": with_zero(memory_efficient_linear=True),
+    "DeepSpeed's prefetch": with_zero(stage3_prefetch_bucket_size=50_000_000),
+    "nothing persistent": with_zero(stage3_param_persistence_threshold=0),
+    "all persistent": with_zero(stage3_param_persistence_threshold=10**12),
+    "no overlap": with_zero(overlap_comm=False),
+    "a bucket for all": with_zero(reduce_bucket_size=2_000_000_000),
+    "gradients not contiguous": with_zero(contiguous_gradients=False),
+    "all persistent, no overlap": with_zero(stage3_param_persistence_threshold=10**12, overlap_comm=False),
+    "no garbage to collect": {"freeze": True},
+    "DeepCompile": {"leaf": False, "deepspeed": {"compile": {"deepcompile": True}}, "compiling_steps": 10},
+}
+"""Name: what is other in the task, in its JSON, in its zero_optimization."""
+
+
+def varied(task: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    zero, top = change.get("zero", {}), change.get("deepspeed", {})
+    config = {**task["deepspeed"], **top, "zero_optimization": {**task["deepspeed"]["zero_optimization"], **zero}}
+    return {**task, **{key: value for key, value in change.items() if key != "zero"}, "deepspeed": config}
+
+
+def vary(tasks: list[dict[str, Any]], names: list[str], gpus: int, timeout: float) -> int:
+    rows = ["ours", *names, "ours again"]
+    changes = [{}, *(VARIANTS[name] for name in names), {}]
+    results = iter(run_all([varied(task, change) for task in tasks for change in changes], gpus, timeout))
+    print(f"{'micro batch':13}{'variant':28}{'tokens/s a GPU':>15}{'over ours':>11}{'s a step':>10}{'host s':>8}{'GiB':>7}{'loss':>9}")
+    for task in tasks:
+        first = 0.0
+        for name in rows:
+            r = next(results)
+            if "problem" in r:
+                print(f"{task['micro']:<13}{name:28}{r['problem'][-300:]}")
+                continue
+            speed = r["tokens_per_s_per_gpu"]
+            first = first or speed
+            times = f"{r['seconds_per_step']:>10.3f}{r['host_seconds_per_step']:>8.3f}"
+            print(f"{task['micro']:<13}{name:28}{speed:>15,.0f}{speed / first:>11.2f}{times}{r['allocated'] / 2**30:>7.1f}{r['loss']:>9.3f}")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--hardware", default="h200x2")
     parser.add_argument("--micro", default="4,16")
     parser.add_argument("--timeout", type=float, default=90, help="seconds an engine")
+    parser.add_argument("--vary", nargs="?", const="", help="names of variants by ';'; none: all")
     parser.add_argument("overrides", nargs="*", default=[])
     given = parser.parse_args()
     sizes = [int(size) for size in given.micro.split(",")]
     base = given.overrides or ["model=gpt_1b3"]
-    tasks: list[dict[str, Any]] = []
-    for size in sizes:
-        ours = task_of(
-            [
-                f"hardware={given.hardware}",
-                f"hardware.gpus_per_node={given.gpus}",
-                "parallelism=zero3",
-                f"batch.micro_batch_size={size}",
-                *base,
-            ]
-        )
-        tasks += [ours, plain(ours), {**ours, "fsdp2": True}]
-    results = run_all(tasks, given.gpus, given.timeout)
+    plan = [f"hardware={given.hardware}", f"hardware.gpus_per_node={given.gpus}", "parallelism=zero3", *base]
+    tasks = [task_of([*plan, f"batch.micro_batch_size={size}"]) for size in sizes]
+    if given.vary is not None:
+        names = given.vary.split(";") if given.vary else list(VARIANTS)
+        return vary(tasks, names, given.gpus, given.timeout)
+    results = run_all([each for ours in tasks for each in (ours, plain(ours), {**ours, "fsdp2": True})], given.gpus, given.timeout)
     head = f"{'micro batch':12}{'ours':>20}{'DeepSpeed defaults':>20}{'FSDP2':>20}"
     print(f"{head}{'over defaults':>15}{'over FSDP2':>12}   tokens/s a GPU, GiB")
     ok = True
