@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from zerocfg.cli import main
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # compiled, not run: these start ranks, write files or need a file of the reader's own
@@ -27,17 +29,16 @@ def commands() -> list[tuple[str, str]]:
     return found
 
 
-def zerocfg(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "zerocfg", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120)
-
-
 def test_the_generated_pages_are_up_to_date() -> None:
     done = subprocess.run([sys.executable, "docs/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(("page", "line"), commands(), ids=lambda text: text[:70])
-def test_a_command_of_the_docs_can_be_typed(page: str, line: str, tmp_path: Path) -> None:
+def test_a_command_of_the_docs_can_be_typed(
+    page: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
     if shown := SHOW.match(line):
         words = [shown[1], *shlex.split(shown[2])]
         if "--out" in words:  # nothing is written outside of the test's folder
@@ -49,8 +50,8 @@ def test_a_command_of_the_docs_can_be_typed(page: str, line: str, tmp_path: Path
         # a launcher and a sweep are for the launcher; every point of a sweep is judged by itself
         words = ["check", *(w.partition(",")[0] for w in shlex.split(train[1]) if w != "-m" and not w.startswith("hydra"))]
         expected = (0,)
-    done = zerocfg(*words)
-    assert done.returncode in expected, f"{page}: {line}\n{done.stdout}\n{done.stderr}"
+    status = main(words)
+    assert status in expected, f"{page}: {line}\n{capsys.readouterr()}"
 
 
 def test_links_between_pages_lead_somewhere() -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from zerocfg.cli import main
+
 pytestmark = pytest.mark.integration
 SECRET = "s3cr3t-v4lue"
 SCRIPT = """\
@@ -83,9 +85,13 @@ def test_a_sweep_that_is_refused(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("override", [f"+env.HF_TOKEN={SECRET}", f"+env={{HF_TOKEN: {SECRET}, A: b}}", f"env.HF_TOKEN={SECRET}"])
-def test_commands(tmp_path: Path, words: list[str], override: str) -> None:
-    command = [sys.executable, "-m", "zerocfg", *words, "hardware=cpu", override]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert SECRET not in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
+def test_commands(
+    tmp_path: Path, words: list[str], override: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    main([*words, "hardware=cpu", override])
+    out, err = capfd.readouterr()
+    assert out + err != ""
+    assert SECRET not in out + err
+    assert "Traceback" not in err
     assert holding(tmp_path) == set()
