@@ -65,7 +65,9 @@ def vary(tasks: list[dict[str, Any]], names: list[str], gpus: int, timeout: floa
             speed = r["tokens_per_s_per_gpu"]
             first = first or speed
             times = f"{r['seconds_per_step']:>10.3f}{r['host_seconds_per_step']:>8.3f}"
-            print(f"{task['micro']:<13}{name:28}{speed:>15,.0f}{speed / first:>11.2f}{times}{r['allocated'] / 2**30:>7.1f}{r['loss']:>9.3f}")
+            print(
+                f"{task['micro']:<13}{name:28}{speed:>15,.0f}{speed / first:>11.2f}{times}{r['allocated'] / 2**30:>7.1f}{r['loss']:>9.3f}"
+            )
     return 0
 
 
