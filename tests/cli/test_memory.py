@@ -55,6 +55,28 @@ def test_a_model_that_is_not_described(cli: Any) -> None:
     status, out, err = cli("memory", "model=none", "hardware=a100x4")
     assert (status, out) == (1, "")
     assert "describes no model" in err
+    _, out, _ = cli("memory", "model=none", "hardware=a100x4", "--json")
+    assert json.loads(out)["fits"] is None
+
+
+@pytest.mark.parametrize("name", ["", "memory", ".", "nowhere/memory.png", "memory.foo"])
+def test_a_plot_that_cannot_be_written(cli: Any, name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    for command in (("memory", *GPT), ("plan", *GPT)):
+        status, out, err = cli(*command, "--plot", name)
+        assert (status, err.startswith(f"--plot {name}: "), "allocated" in out) == (2, True, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ranks_without_gpus(cli: Any) -> None:
+    status, out, _ = cli("memory", "model=gpt_tiny", "hardware=cpu", "precision=fp32")
+    assert status == 0
+    assert "a rank, at the peak" in out
+    assert "CUDA" not in out
+    status, out, err = cli("plan", "model=gpt_tiny", "hardware=cpu")
+    assert "tokens/s/rank" in out
+    assert "GPU" not in out + err
 
 
 def test_a_plot_without_matplotlib(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:

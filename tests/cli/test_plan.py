@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from zerocfg.cli.plan_measure import words
 
 ON_V100 = ("model=llama2_13b", "hardware=v100x4", "batch.global_batch_size=64")
@@ -63,6 +65,43 @@ def test_without_dims_the_rule_is_said(cli: Any) -> None:
     assert status == 0
     assert out.startswith("no prediction: rule by size: 7B parameters")
     assert "parallelism=zero3" in out
+
+
+def test_the_rule_keeps_what_the_command_line_sets(cli: Any) -> None:
+    base = ("plan", "model=none", "hardware=a100x4", "model.num_parameters=70e9")
+    status, out, _ = cli(*base, "parallelism=zero2", "activation_checkpointing=full", "batch.micro_batch_size=4")
+    assert (status, out.splitlines()[1:]) == (0, ["  offload=optimizer"])
+    assert "at stage 2 their states take 359 GiB a GPU" in out
+    _, out, _ = cli(*base, "parallelism=ddp", "--json")
+    assert json.loads(out)[0]["overrides"] == ["offload=none", "activation_checkpointing=none", "batch.micro_batch_size=1"]
+
+
+@pytest.mark.parametrize("degree", ["tensor_parallel_degree", "sequence_parallel_degree"])
+def test_the_head_line_is_of_the_whole_model(cli: Any, degree: str) -> None:
+    base = ("plan", "model=llama3_8b", "hardware=h100x8", "activation_checkpointing=full", "batch.micro_batch_size=1")
+    whole, part = (cli(*base, *more)[1].splitlines() for more in ((), (f"parallelism.{degree}=4",)))
+    assert part[0] == whole[0] == "llama3_8b, 8.03B parameters, sequences of 8192, on 8 x H100-SXM5-80GB"
+
+
+def test_what_tensor_parallel_ranks_do_twice_is_not_in_mfu(cli: Any) -> None:
+    base = ("plan", "model=llama3_8b", "hardware=h100x8", "--json")
+    one, four = (json.loads(cli(*base, *more)[1])[0] for more in ((), ("parallelism.tensor_parallel_degree=4",)))
+    assert one["mfu"] / one["tokens_per_s_per_gpu"] == pytest.approx(four["mfu"] / four["tokens_per_s_per_gpu"])
+
+
+def test_where_nothing_fits_the_smallest_plan_is_named(cli: Any) -> None:
+    status, out, err = cli("plan", "model=llama3_70b", "hardware=a100x4")
+    assert (status, out) == (1, "")
+    assert err.splitlines()[1].startswith(
+        "  of 504 plans compared that is the one that takes the least of a GPU: parallelism=zero3 offload=all"
+    )
+
+
+def test_hpz_is_a_number_of_gpus(cli: Any) -> None:
+    _, out, _ = cli("plan", "model=llama3_70b", "hardware=h100x8", "hardware.num_nodes=4", "--json")
+    sizes = {word for plan in json.loads(out) for word in plan["overrides"] if "hpz" in word}
+    assert sizes <= {"parallelism.zero_hpz_partition_size=8"}
+    assert sizes
 
 
 def test_a_calibration_is_preferred(cli: Any, tmp_path: Path, monkeypatch: Any) -> None:

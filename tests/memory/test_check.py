@@ -107,3 +107,14 @@ def test_nothing_is_said_of_a_model_that_is_not_described(plan_of: PlanOf) -> No
 
 def test_every_code_has_a_line() -> None:
     assert sorted(CODES) == ["ZC501", "ZC502", "ZC503", "ZC504"]
+
+
+def test_where_no_number_of_gpus_helps_a_sequence_is_shared(plan_of: PlanOf) -> None:
+    plan = plan_of("model=llama2_7b", "hardware=a100x4", "model.sequence_length=131072", "offload=all", "activation_checkpointing=full")
+    last = report(plan).splitlines()[-3]
+    assert last.startswith("  try: parallelism.sequence_parallel_degree=2 parallelism=zero3")
+
+
+def test_a_micro_batch_far_too_large_is_answered(plan_of: PlanOf) -> None:
+    text = report(plan_of("model=gpt_1b3", "hardware=a100x4", "batch.micro_batch_size=1000000000"))
+    assert re.search(r"try: batch.micro_batch_size=\d{1,2} batch", text)

@@ -137,3 +137,16 @@ def test_prefetching_needs_room_for_a_second_block(make_plan: MakePlan) -> None:
     cramped = replace(plan, zero=replace(plan.zero, stage3_max_live_parameters=50_000_000))
     rates = rates_of(plan.hardware)
     assert cost_of(cramped, rates).communication > cost_of(plan, rates).communication
+
+
+@pytest.mark.parametrize("stage", ["zero2", "zero3"])
+def test_accumulated_gradients_cross_pcie_in_each_micro_batch(make_plan: MakePlan, stage: str) -> None:
+    base = ("model=llama2_7b", "hardware=h100x8", f"parallelism={stage}", "offload=optimizer", "model.sequence_length=16")
+    once, often = (make_plan(*base, f"batch.gradient_accumulation_steps={steps}") for steps in (1, 9))
+    rates = rates_of(once.hardware)
+    rank = rank_of(once)
+    both_ways = 2 * 2 * rank.shard / (rates.d2h_gbps * 1e9)
+    more = cost_of(often, rates).offload - cost_of(once, rates).offload
+    hidden = (cost_of(often, rates).compute - cost_of(once, rates).compute) / 2
+    extra = 0 if stage == "zero3" else 1 / 2  # the first of several sends only, where one alone does not
+    assert more == pytest.approx((8 + extra) * both_ways - hidden, rel=0.01)

@@ -42,6 +42,17 @@ def test_only_what_is_open_is_decided() -> None:
     assert outcome.run.provenance["zero_optimization.stage"].source != "resolve.planner"
 
 
+@pytest.mark.parametrize(("stage", "optimizer", "code"), [("zero3", "cpu", ""), ("zero1", "", "ZC302")])
+def test_of_offload_what_is_asked_for_stays(stage: str, optimizer: str, code: str) -> None:
+    outcome = run("model=llama2_7b", "hardware=a100x4", f"parallelism={stage}", "offload.optimizer=null", "offload.param=cpu")
+    assert [d.code for d in outcome.diagnostics] == ([code] if code else [])
+    assert outcome.plan is not None
+    assert outcome.plan.offload.param == "cpu"
+    if outcome.run is not None:
+        assert outcome.plan.offload.optimizer == optimizer
+        assert outcome.run.provenance["zero_optimization.offload_param.device"].source != "resolve.planner"
+
+
 def test_offload_is_chosen_where_nothing_else_fits() -> None:
     base = ("model=llama2_13b", "hardware=v100x4", "precision=fp16", "batch.global_batch_size=64")
     outcome = run(*base, *AUTO)

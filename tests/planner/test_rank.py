@@ -119,3 +119,9 @@ def test_of_plans_as_fast_the_lowest_stage_is_first(configure: Configure) -> Non
     assert best.plan.zero.stage == 3
     assert ranked[0].plan.zero.stage == 1
     assert ranked[0].tokens_per_s_per_gpu >= 0.99 * best.tokens_per_s_per_gpu
+
+
+def test_a_huge_global_batch_makes_no_huge_search(configure: Configure) -> None:
+    found = search(configure("model=gpt_1b3", "hardware=a100x4", "batch.global_batch_size=1e9"), None, Axes())
+    assert found.ranked
+    assert found.tried < 2000

@@ -76,10 +76,6 @@ def comm_command(
     files = [_file(curve, out, several=len(curves) > 1) for curve in curves]
     for curve, file in zip(curves, files, strict=True):
         write_curve(curve, file)
-    if plot is not None:
-        from zerocfg.cli.plots_machine import comm_plot
-
-        comm_plot(curves, Path(plot))
     if as_json:
         output.product_json(
             {
@@ -94,6 +90,12 @@ def comm_command(
         output.report(problems)
         for file in files:
             output.say(f"written: {file}")
+    if plot is not None:
+        from zerocfg.cli.plots import draw
+        from zerocfg.cli.plots_machine import comm_plot
+
+        if status := draw(plot, lambda file: comm_plot(curves, file)):
+            return status
     return 1 if has_errors(problems) else 0
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from zerocfg.cli import output
 from zerocfg.cli.outcome import examine_overrides
-from zerocfg.cli.plots import NoMatplotlib, memory_plot
+from zerocfg.cli.plots import draw, memory_plot
 from zerocfg.diagnostics import Severity
 from zerocfg.memory import PARTS, MemoryEstimate, ModelNotDescribed, estimate
 from zerocfg.memory.host import HOST_PARTS
@@ -30,7 +29,8 @@ def memory_command(
     config_path: str | None = None,
     config_name: str | None = None,
 ) -> int:
-    """Print the estimate. as_json: `MemoryEstimate.as_dict`; with errors other than memory's, the list that `check --json` prints.
+    """Print the estimate. as_json: `MemoryEstimate.as_dict`; with errors other than memory's, the list that `check --json` prints;
+    {fits: null, why} of a model that is not described.
 
     compare: also what other rules say. plot: also draw it.
     Status 0 when it fits, 1 when it does not or the config has errors, 2 when it cannot be drawn.
@@ -46,17 +46,16 @@ def memory_command(
         found = estimate(result.plan)
     except ModelNotDescribed as why:
         output.say(str(why))
+        if as_json:
+            output.product_json({"fits": None, "why": str(why)})
         return 1
     if as_json:
         output.product_json(found.as_dict())
     else:
         output.product("\n".join([*report(result.plan, found), *(compared(result.plan, found) if compare else [])]))
-    if plot is not None:
-        try:
-            memory_plot(result.plan, found, Path(plot))
-        except (NoMatplotlib, OSError, ValueError) as why:
-            output.say(f"--plot {plot}: {why}")
-            return 2
+    plan = result.plan
+    if plot is not None and (status := draw(plot, lambda file: memory_plot(plan, found, file))):
+        return status
     return 1 if result.run is None else 0
 
 
@@ -68,12 +67,14 @@ def report(plan: Plan, found: MemoryEstimate) -> Iterator[str]:
     )
     yield ""
     share = max(1, found.peak_allocated_bytes)
-    yield f"a GPU, at the peak ({found.phase}: {found.moment})"
+    cuda = plan.hardware.is_cuda
+    yield f"a {'GPU' if cuda else 'rank'}, at the peak ({found.phase}: {found.moment})"
     for part, size in sorted(found.parts.items(), key=lambda item: -item[1]):
         yield f"  {PARTS[part]:22}{human_bytes(size):>12}{size / share:>7.1%}  {'█' * round(size / share * 30)}"
     yield f"  {'allocated':22}{human_bytes(found.peak_allocated_bytes):>12}"
-    yield f"  {'reserved':22}{human_bytes(found.peak_reserved_bytes):>12}  with the allocator's slack, where there is room for it"
-    yield f"  {'context':22}{human_bytes(found.context_bytes):>12}  driver, CUDA context, NCCL"
+    if cuda:
+        yield f"  {'reserved':22}{human_bytes(found.peak_reserved_bytes):>12}  with the allocator's slack, where there is room for it"
+        yield f"  {'context':22}{human_bytes(found.context_bytes):>12}  driver, CUDA context, NCCL"
     yield f"  {'needed':22}{human_bytes(found.needed_bytes):>12}  of {human_bytes(found.memory_bytes)}: " + (
         f"{human_bytes(found.headroom_bytes)} left" if found.fits else f"{human_bytes(-found.headroom_bytes)} too much"
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from dataclasses import replace
 
 from zerocfg.cli import output
 from zerocfg.cli.outcome import detect
-from zerocfg.cli.plots import NoMatplotlib, plan_plot
+from zerocfg.cli.plots import draw, plan_plot
 from zerocfg.compiler import open_fields, resolve
 from zerocfg.compose import compose
 from zerocfg.diagnostics import Diagnostic, Severity, has_errors, in_order
@@ -24,6 +24,7 @@ from zerocfg.probe.calibration import stored_calibration
 from zerocfg.probe.installed import installed
 from zerocfg.schema import RunConfig
 from zerocfg.schema.load import load
+from zerocfg.traced import total
 from zerocfg.units import human_bytes, human_count
 
 SLOW_LINK_GBPS, SLOW_NETWORK_GBPS = 40.0, 10.0
@@ -60,7 +61,7 @@ def plan_command(
     problems += _slow_links(plan.hardware)
     if not plan.is_described:
         problems += found
-        return _by_rule(config, plan.hardware, problems, as_json)
+        return _by_rule(config, plan, axes, problems, as_json)
     calibration = stored_calibration(plan.hardware)
     problems += calibration.problems
     result = search(config, detected, axes, torch=torch, calibration=calibration.found)
@@ -71,12 +72,8 @@ def plan_command(
         output.product_json([ranked.as_dict() for ranked in result.ranked])
     else:
         output.product("\n".join(report(result, config, top)))
-    if plot is not None:
-        try:
-            plan_plot(result.ranked, Path(plot))
-        except (NoMatplotlib, OSError, ValueError) as why:
-            output.say(f"--plot {plot}: {why}")
-            return 2
+    if plot is not None and (status := draw(plot, lambda file: plan_plot(result.ranked, file))):
+        return status
     if measure:
         from zerocfg.cli.plan_measure import measure_command
 
@@ -89,13 +86,13 @@ def free_axes(overrides: Sequence[str], config: RunConfig) -> Axes:
     left = set(open_fields(config))
     written = {text.lstrip("+").partition("=")[0] for text in overrides}
 
-    def free(group: str, *names: str) -> bool:
-        paths = [f"{group}.{name}" for name in names]
-        return bool(left & set(paths)) or not written & {group, *paths}
+    def free(group: str, name: str) -> bool:
+        path = f"{group}.{name}"
+        return path in left or not written & {group, path}
 
     return Axes(
         stage=free("parallelism", "stage"),
-        offload=free("offload", "optimizer", "param"),
+        offload=tuple(name for name in ("optimizer", "param") if free("offload", name)),
         checkpointing=free("activation_checkpointing", "enabled"),
         micro_batch="batch.micro_batch_size" in left or "batch.micro_batch_size" not in written,
         precision=not written & {"precision", "precision.dtype"},
@@ -107,8 +104,7 @@ def opened(config: RunConfig, axes: Axes) -> RunConfig:
     changes: dict[str, object] = {}
     if axes.stage:
         changes["parallelism.stage"] = 3
-    if axes.offload:
-        changes |= {"offload.optimizer": NONE, "offload.param": NONE}
+    changes |= {f"offload.{name}": NONE for name in axes.offload}
     if axes.checkpointing:
         changes["activation_checkpointing.enabled"] = False
     if axes.micro_batch:
@@ -119,35 +115,43 @@ def opened(config: RunConfig, axes: Axes) -> RunConfig:
 def report(result: Search, config: RunConfig, top: int) -> Iterator[str]:
     best = result.ranked[0]
     plan = best.plan
-    hardware, shape = plan.hardware, rank_of(plan)
-    parameters = shape.parameters.num_trainable + shape.parameters.num_frozen
+    hardware, whole = plan.hardware, rank_of(_on_one_rank(plan))
     nodes = f"{hardware.num_nodes} nodes of " if hardware.num_nodes > 1 else ""
+    length = f"sequences of {whole.trace.tokens}, " if whole.trace.tokens > 1 else ""
     yield (
-        f"{plan.model_name}, {human_count(parameters)} parameters, sequences of {shape.trace.tokens}, on"
+        f"{plan.model_name}, {human_count(total(whole.parameters.entries))} parameters, {length}on"
         f" {nodes}{hardware.gpus_per_node} x {hardware.gpu or hardware.accelerator}"
     )
-    yield f"{result.tried} plans compared, {len(result.ranked)} kinds fit; rates: {result.rates.source}"
+    fitting = "1 combination" if len(result.ranked) == 1 else f"{len(result.ranked)} combinations"
+    yield f"{result.tried} plans compared, {fitting} of stage, offload and recomputation fit; rates: {result.rates.source}"
     if result.beyond_target:
         yield f"none stays within hardware.memory_target={hardware.memory_target:g}: these take more of the card"
     if config.batch.global_batch_size is None:
         yield "batch.global_batch_size is not given: larger micro batches make larger global batches below"
     yield ""
-    yield f"{'':4}{'tokens/s/GPU':>13}{'MFU':>6}{'step':>10}{'allocated':>11}{'host/node':>11}  limited by"
+    words = TERMS if hardware.is_cuda else TERMS | {"compute": "compute", "host": "launches"}
+    unit = f"{'tokens' if whole.trace.tokens > 1 else 'samples'}/s/{'GPU' if hardware.is_cuda else 'rank'}"
+    yield f"{'':4}{unit:>13}{'MFU':>6}{'step':>11}{'allocated':>11}{'host/node':>11}  limited by"
     for number, found in enumerate(result.ranked[:top], 1):
         host = human_bytes(found.memory.host_bytes_per_node) if found.memory.host_bytes_per_node else "-"
         mfu = f"{found.mfu:.0%}" if found.mfu else "-"
         yield (
-            f"{number:>3}.{found.tokens_per_s_per_gpu:>13,.0f}{mfu:>6}{found.cost.seconds:>8.2f} s"
-            f"{human_bytes(found.memory.peak_allocated_bytes):>11}{host:>11}  {TERMS[found.limiting]}"
+            f"{number:>3}.{found.tokens_per_s_per_gpu:>13,.0f}{mfu:>6} {found.cost.seconds:>8,.2f} s"
+            f"{human_bytes(found.memory.peak_allocated_bytes):>11}{host:>11}  {words[found.limiting]}"
         )
         yield f"      {' '.join(found.overrides)}"
     yield ""
     yield (
         f"1. takes {best.cost.seconds:.3g} s a step: "
-        + ", ".join(f"{label} {seconds:.3g} s" for name, label in TERMS.items() if (seconds := float(getattr(best.cost, name))) > 0)
+        + ", ".join(f"{label} {seconds:.3g} s" for name, label in words.items() if (seconds := float(getattr(best.cost, name))) > 0)
         + (f" ({best.cost.recompute:.3g} s of compute is recomputation)" if best.cost.recompute else "")
     )
     yield from why(plan, result.rates)
+
+
+def _on_one_rank(plan: Plan) -> Plan:
+    """The plan whose rank holds whole weights and whole samples: what the model is, not what a rank has of it."""
+    return replace(plan, topology=replace(plan.topology, tensor_parallel_degree=1, sequence_parallel_degree=1))
 
 
 def why(plan: Plan, rates: Rates) -> Iterator[str]:
@@ -174,10 +178,10 @@ def _slow_links(hardware: HardwareFacts) -> Iterator[Diagnostic]:
     link = hardware.link_gbps if hardware.link in ("nvlink", "nvswitch") else hardware.pcie_gbps
     if hardware.gpus_per_node > 1 and 0 < link < SLOW_LINK_GBPS:
         staged = "" if hardware.p2p else ", through host memory: these boards have no peer-to-peer access"
-        hint = "fewer, larger messages: a larger accumulation, stage 1 or 2"
+        hint = "a larger batch.global_batch_size: at stage 1 gradients are reduced once a step, however many micro batches it has"
         yield _slow("hardware.link", f"{link:g} GB/s between the GPUs{staged}", hint)
     if hardware.num_nodes > 1 and hardware.network_gbps < SLOW_NETWORK_GBPS:
-        hint = "parallelism=zeropp, a larger accumulation, or stage 1"
+        hint = "a larger batch.global_batch_size at stage 1, or parallelism=zeropp"
         yield _slow("hardware.network_gbps", f"{hardware.network_gbps:g} GB/s between the nodes", hint)
 
 
@@ -186,16 +190,18 @@ def _slow(path: str, what: str, hint: str) -> Diagnostic:
     return Diagnostic(code="ZC512", severity=Severity.WARNING, path=path, message=message, hint=hint)
 
 
-def _by_rule(config: RunConfig, hardware: HardwareFacts, problems: list[Diagnostic], as_json: bool) -> int:
+def _by_rule(config: RunConfig, plan: Plan, axes: Axes, problems: list[Diagnostic], as_json: bool) -> int:
     if has_errors(problems):
         return _refused(problems, as_json)
     output.report(problems)
-    chosen = rule_of_size(int(config.model.num_parameters or 0), hardware)
+    chosen = rule_of_size(int(config.model.num_parameters or 0), plan.hardware, None if axes.stage else plan.zero.stage)
+    free = (axes.stage, axes.offload, axes.checkpointing, axes.micro_batch)
+    overrides = [text for text, chosen_here in zip(chosen.overrides, free, strict=True) if chosen_here]
     if as_json:
         nothing = {"tokens_per_s_per_gpu": None, "peak_allocated_bytes": None, "limiting": None}
-        output.product_json([{"overrides": list(chosen.overrides), **nothing, "why": chosen.why}])
+        output.product_json([{"overrides": overrides, **nothing, "why": chosen.why}])
     else:
-        output.product(f"no prediction: {chosen.why}\n  {' '.join(chosen.overrides)}")
+        output.product("\n".join([f"no prediction: {chosen.why}", *([f"  {' '.join(overrides)}"] if overrides else [])]))
     return 0
 
 

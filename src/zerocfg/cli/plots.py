@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from zerocfg.cli import output
 from zerocfg.errors import ZerocfgError
 from zerocfg.memory import PARTS, MemoryEstimate
 from zerocfg.plan import Plan
@@ -28,20 +29,33 @@ class NoMatplotlib(ZerocfgError):
     """Nothing can be drawn."""
 
 
-def _figure() -> tuple[Any, Any]:
+def draw(plot: str, picture: Callable[[Path], None]) -> int:
+    """Exit status of --plot: 0, or 2 when it cannot be drawn, and why on stderr. picture: draws into a file, the suffix is the format."""
+    file = Path(plot)
     try:
-        matplotlib = importlib.import_module("matplotlib")
-        matplotlib.use("Agg")
+        if not file.suffix or file.is_dir():
+            raise ValueError("not the name of a file that ends in .png, .svg or .pdf")
+        picture(file)
+    except (NoMatplotlib, OSError, ValueError) as why:
+        output.say(f"--plot {plot}: {why}")
+        return 2
+    return 0
+
+
+def new_figure(width: float = 9, height: float = 5) -> tuple[Any, Any]:
+    """(figure, axes), inches. Raises NoMatplotlib."""
+    try:
+        importlib.import_module("matplotlib").use("Agg")
         pyplot = importlib.import_module("matplotlib.pyplot")
     except ImportError as missing:
         raise NoMatplotlib("matplotlib is not installed: pip install 'zerocfg[plot]'") from missing
-    figure, axes = pyplot.subplots(figsize=(9, 5), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(width, height), layout="constrained")
     return figure, axes
 
 
 def memory_plot(plan: Plan, found: MemoryEstimate, file: Path) -> None:
     """One stacked bar a phase, and the card as a line."""
-    figure, axes = _figure()
+    figure, axes = new_figure()
     axes.set_prop_cycle(color=_COLORS)
     bottoms = dict.fromkeys(found.phases, 0.0)
     tops = {phase: max((m for m in found.moments if m.phase == phase), key=lambda m: m.total) for phase in found.phases}
@@ -74,7 +88,7 @@ def frontier(ranked: Sequence[Ranked]) -> list[Ranked]:
 
 def plan_plot(ranked: Sequence[Ranked], file: Path) -> None:
     """Memory against speed, with the frontier."""
-    figure, axes = _figure()
+    figure, axes = new_figure()
     for stage, (marker, size) in enumerate(_MARKERS):
         same = [r for r in ranked if r.plan.zero.stage == stage]
         if same:

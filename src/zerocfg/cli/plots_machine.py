@@ -1,33 +1,21 @@
-"""Pictures of a machine: its links, and what its collectives reach. matplotlib is loaded by name: it is no dependency."""
+"""Pictures of a machine: its links, and what its collectives reach."""
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from zerocfg.bench.curve import CommCurve
-from zerocfg.cli.plots import NoMatplotlib
+from zerocfg.cli.plots import new_figure
 from zerocfg.topology.matrix import Matrix, hops, nvlinks
 
 _COLOURS = {0: "#2a9d4a", 1: "#4c72b0", 2: "#64b5cd", 3: "#ccb974", 4: "#dd8452", 5: "#c44e52"}
 
 
-def _figure(width: float, height: float) -> tuple[Any, Any]:
-    try:
-        importlib.import_module("matplotlib").use("Agg")
-        pyplot = importlib.import_module("matplotlib.pyplot")
-    except ImportError as missing:
-        raise NoMatplotlib("matplotlib is not installed: pip install 'zerocfg[plot]'") from missing
-    figure, axes = pyplot.subplots(figsize=(width, height), layout="constrained")
-    return figure, axes
-
-
 def topology_plot(matrix: Matrix, chosen: Sequence[int], file: Path) -> None:
     """GPUs on a circle, by NUMA node; a line a link, the wider the faster; the chosen ones filled."""
-    figure, axes = _figure(7, 7)
+    figure, axes = new_figure(7, 7)
     order = [gpu for group in matrix.numa_nodes for gpu in group]
     places = {gpu: (math.sin(2 * math.pi * i / len(order)), math.cos(2 * math.pi * i / len(order))) for i, gpu in enumerate(order)}
     labelled: set[str] = set()
@@ -57,7 +45,7 @@ def comm_plot(curves: Sequence[CommCurve], file: Path) -> None:
     """Bus bandwidth over message size, a line a collective and backend."""
     from zerocfg.bench.collectives import bus_gbps
 
-    figure, axes = _figure(8, 5)
+    figure, axes = new_figure(8, 5)
     for curve in curves:
         for op, points in curve.points.items():
             sizes = [size for size, _ in points]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +40,9 @@ def topo_command(
             output.product(f"no GPU: {matrix.reason}")
         return 1
     chosen = _chosen(matrix, gpus, free)
-    if plot is not None:
-        from zerocfg.cli.plots_machine import topology_plot
-
-        topology_plot(matrix, chosen, Path(plot))
     if as_json:
         output.product_json(described(matrix, chosen, nodes))
-        return 0
+        return _drawn(plot, matrix, chosen)
     if output.colours():
         _show_table(matrix)
     else:
@@ -54,7 +51,16 @@ def topo_command(
     rest = [legend(matrix), tree(matrix), "a job on the idle machine gets\n" + choices(matrix, nodes)]
     rest.append(f"GPUs {picked}" + (f" of the free {free}" if free else "") + ":\n" + bindings(matrix, chosen, nodes))
     output.product("\n" + "\n\n".join(filter(None, rest)))
-    return 0
+    return _drawn(plot, matrix, chosen)
+
+
+def _drawn(plot: str | None, matrix: Matrix, chosen: Sequence[int]) -> int:
+    if plot is None:
+        return 0
+    from zerocfg.cli.plots import draw
+    from zerocfg.cli.plots_machine import topology_plot
+
+    return draw(plot, lambda file: topology_plot(matrix, chosen, file))
 
 
 def read(machine: Machine) -> Matrix:

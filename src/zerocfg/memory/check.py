@@ -88,18 +88,19 @@ def fitting(plan: Plan, trace: ActivationTrace | None, *, accept: Callable[[Memo
 
 def _does_not_fit(plan: Plan, found: MemoryEstimate, trace: ActivationTrace | None) -> Diagnostic:
     changes = fitting(plan, trace, accept=lambda e: e.fits)
+    spare = human_bytes(found.needed_bytes - found.context_bytes - found.peak_allocated_bytes)
     return Diagnostic(
         code="ZC501",
         path="hardware.memory_bytes",
         message=(
-            f"{_subject(plan)} needs {human_bytes(found.needed_bytes)} on each GPU, and {plan.hardware.gpu or 'the card'}"
-            f" has {human_bytes(found.memory_bytes)}"
+            f"{_subject(plan)} needs {human_bytes(found.needed_bytes)} on each {'GPU' if plan.hardware.is_cuda else 'rank'}, and"
+            f" {(plan.hardware.gpu or 'the card') if plan.hardware.is_cuda else 'its share of the machine'} has"
+            f" {human_bytes(found.memory_bytes)}"
         ),
         detail=(
             f"{human_bytes(found.peak_allocated_bytes)} allocated at the peak, {found.phase}: {found.moment};"
             f" the largest parts: {_largest(found.parts, PARTS)}",
-            f"{human_bytes(found.context_bytes)} of driver, CUDA context and NCCL,"
-            f" {human_bytes(found.needed_bytes - found.context_bytes - found.peak_allocated_bytes)} of fragmentation",
+            *([f"{human_bytes(found.context_bytes)} of driver, CUDA context and NCCL, {spare} of fragmentation"] * plan.hardware.is_cuda),
         ),
         hint=_hint(changes) or _more_gpus(plan, trace),
     )
@@ -162,19 +163,28 @@ def _hint(changes: list[Variant]) -> str:
 
 
 def _more_gpus(plan: Plan, trace: ActivationTrace | None) -> str:
-    """Nothing fits on these GPUs: the fewest nodes on which stage 3 does."""
+    """Nothing fits on these GPUs: the fewest nodes on which stage 3 does, or the fewest ranks that share a sample."""
     base = with_stage(Variant((), plan), 3) if plan.zero.stage != 3 else Variant((), plan)
     least = replace(
         base.plan,
         activation_checkpointing=replace(plan.activation_checkpointing, enabled=True),
         batch=replace(plan.batch, micro_batch_size=1),
     )
-    nodes = plan.topology.num_nodes
-    for _ in range(10):
-        nodes *= 2
-        if estimate(replace(least, topology=replace(least.topology, num_nodes=nodes)), trace).fits:
-            return (
-                f"hardware.num_nodes={nodes} parallelism=zero3 activation_checkpointing=full batch.micro_batch_size=1:"
-                " nothing fits on fewer"
-            )
+    topology, smallest = plan.topology, "parallelism=zero3 activation_checkpointing=full batch.micro_batch_size=1"
+    for nodes in (topology.num_nodes * 2**n for n in range(1, 11)):
+        if estimate(replace(least, topology=replace(topology, num_nodes=nodes)), trace).fits:
+            return f"hardware.num_nodes={nodes} {smallest}: nothing fits on fewer"
+    for degree in _sequence_parallel_degrees(plan):
+        if estimate(replace(least, topology=replace(topology, sequence_parallel_degree=degree)), trace).fits:
+            return f"parallelism.sequence_parallel_degree={degree} {smallest}: no number of these GPUs is enough without"
     return "a GPU with more memory, a shorter model.sequence_length, or tensor parallelism: no number of these GPUs is enough"
+
+
+def _sequence_parallel_degrees(plan: Plan) -> Iterator[int]:
+    """Larger ones than the plan's that divide GPUs and heads, on one node."""
+    topology, model = plan.topology, plan.model
+    if model is None or topology.tensor_parallel_degree > 1:
+        return
+    for degree in range(topology.sequence_parallel_degree + 1, topology.nproc_per_node + 1):
+        if topology.world_size % degree == 0 and model.num_attention_heads % degree == 0:
+            yield degree

@@ -9,6 +9,9 @@ from typing import Any
 from zerocfg.plan import Plan
 from zerocfg.sizes import keeps_weights, own_linear, shape_of, zero_sizes
 
+LARGEST = 512
+"""Micro batch that is tried in place of a larger one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Variant:
@@ -59,7 +62,7 @@ def smaller_micro_batches(base: Variant) -> Iterator[Variant]:
     """The largest first. The global batch stays: accumulation takes up what the micro batch loses."""
     batch = base.plan.batch
     together = batch.micro_batch_size * batch.gradient_accumulation_steps
-    for micro in range(batch.micro_batch_size - 1, 0, -1):
+    for micro in range(min(batch.micro_batch_size - 1, LARGEST), 0, -1):
         if together % micro:
             continue
         steps = together // micro

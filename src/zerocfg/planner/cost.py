@@ -229,7 +229,7 @@ def _step(rank: Rank, rates: Rates, compute: float) -> tuple[float, float]:
         return seconds, 0.0
     moved = owned * (1 - on_gpu)
     # gradients leave during the backward pass; the weights come back when the CPU is done
-    leaving = max(0.0, rank.accum_width * moved / (rates.d2h_gbps * 1e9) - compute / 2)
+    leaving = max(0.0, _gradients_over_pcie(rank, rates) * moved - compute / 2)
     offload = leaving + moved / rates.cpu_adam + rank.param_width * moved / (rates.h2d_gbps * 1e9)
     if plan.offload.optimizer == "nvme":
         # master weights and moments are read and written each step, by all ranks of the node
@@ -237,3 +237,11 @@ def _step(rank: Rank, rates: Rates, compute: float) -> tuple[float, float]:
     if plan.offload.param == "nvme":
         offload += 2 * rank.param_width * rank.shard * plan.topology.nproc_per_node / (rates.nvme_gbps * 1e9)
     return seconds, offload
+
+
+def _gradients_over_pcie(rank: Rank, rates: Rates) -> float:
+    """Seconds an offloaded element and step. Each micro batch fetches what it adds to and sends the sum back, stage 3 even the first one
+    (stage3.py:2024; stage_1_and_2.py:1809, with accumulation only); the last sends fp32 as well."""
+    steps = rank.plan.batch.gradient_accumulation_steps
+    down, up = (steps, steps) if rank.plan.zero.stage == 3 else (steps, steps - 1) if steps > 1 else (0, 0)
+    return (down * rank.accum_width + rank.master_width) / (rates.d2h_gbps * 1e9) + up * rank.accum_width / (rates.h2d_gbps * 1e9)

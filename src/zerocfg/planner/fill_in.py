@@ -10,7 +10,7 @@ from zerocfg.diagnostics import Diagnostic, Severity
 from zerocfg.facts import Detected, HardwareFacts
 from zerocfg.planner.rank import Ranked, Search, search
 from zerocfg.planner.rule import rule_of_size
-from zerocfg.planner.space import NONE, Axes, changed
+from zerocfg.planner.space import NONE, Axes, changed, value_at
 from zerocfg.schema import RunConfig
 from zerocfg.units import human_bytes
 
@@ -20,7 +20,7 @@ def axes_of(left: list[str]) -> Axes:
     stage = "parallelism.stage" in left
     return Axes(
         stage=stage,
-        offload="offload.optimizer" in left or "offload.param" in left,
+        offload=tuple(name for name in ("optimizer", "param") if f"offload.{name}" in left),
         checkpointing="activation_checkpointing.enabled" in left,
         micro_batch="batch.micro_batch_size" in left,
         sizes=stage,
@@ -44,10 +44,8 @@ def fill_in(config: RunConfig, detected: Detected | None, torch: str = "", *, st
         # without a plan that resolves, the compiler finds the same problems once more
         return Decision(settled, {}, [*told, *found.too_large])
     best = found.ranked[0]
-    why = reason(best, found)
-    reasons = {path: why for path in [*left, *best.changes] if path in best.changes}
-    decided = changed(config, _only(best.changes, [*left, *_sizes(best)]))
-    return Decision(decided, reasons, list(told))
+    decided = {path: value for path, value in best.changes.items() if path in left or value != value_at(config, path)}
+    return Decision(changed(config, decided), dict.fromkeys(decided, reason(best, found)), list(told))
 
 
 def reason(best: Ranked, found: Search) -> str:
@@ -56,17 +54,6 @@ def reason(best: Ranked, found: Search) -> str:
         f"the fastest of {found.tried} plans: {best.tokens_per_s_per_gpu:,.0f} tokens/s a GPU predicted from the {found.rates.source},"
         f" limited by {best.limiting}; {memory}, hardware.memory_target={best.plan.hardware.memory_target:g}"
     )
-
-
-def _only(changes: Mapping[str, Any], paths: list[str]) -> dict[str, Any]:
-    kept = {path: value for path, value in changes.items() if path in paths}
-    if "batch.micro_batch_size" in kept:
-        kept["batch.gradient_accumulation_steps"] = changes["batch.gradient_accumulation_steps"]
-    return kept
-
-
-def _sizes(best: Ranked) -> list[str]:
-    return [path for path in best.changes if path.startswith("parallelism.") or path.startswith("offload.")]
 
 
 def _stand_ins(left: list[str]) -> dict[str, Any]:
@@ -84,7 +71,8 @@ def _stand_ins(left: list[str]) -> dict[str, Any]:
 def _by_rule(config: RunConfig, detected: Detected | None, torch: str, left: list[str]) -> Decision:
     settled = changed(config, _stand_ins(left))
     plan = resolve(settled, detected, torch)[0]
-    chosen = rule_of_size(int(config.model.num_parameters or 0), plan.hardware)
+    stage = None if "parallelism.stage" in left else plan.zero.stage
+    chosen = rule_of_size(int(config.model.num_parameters or 0), plan.hardware, stage)
     changes = {path: chosen.changes[path] for path in left}
     if config.batch.global_batch_size is not None and config.batch.gradient_accumulation_steps is not None:
         # global and accumulation are given: they leave one micro batch

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zerocfg.compiler import as_written, resolve
-from zerocfg.diagnostics import Diagnostic, has_errors
+from zerocfg.diagnostics import Diagnostic, Severity, has_errors
 from zerocfg.facts import Detected
 from zerocfg.memory.check import check_memory, check_profile
 from zerocfg.memory.estimate import MemoryEstimate, estimate
@@ -15,7 +15,7 @@ from zerocfg.passes.check import check_plan
 from zerocfg.plan import Plan
 from zerocfg.planner.cost import Cost, cost_of
 from zerocfg.planner.rates import Rates, rates_of
-from zerocfg.planner.space import MICRO_BATCHES, Axes, Candidate, candidates, changed
+from zerocfg.planner.space import LARGEST_MICRO_BATCH, MICRO_BATCHES, Axes, Candidate, candidates, changed
 from zerocfg.schema import RunConfig
 from zerocfg.sizes import shape_of
 
@@ -126,7 +126,7 @@ def search(
     ranked = _without_idle_changes(found[True] or found[False])
     ranked.sort(key=_speed_then_effort)
     ranked = _steadiest_first(ranked)
-    too_large = [] if ranked or smallest is None else [d for d in check_memory(smallest.plan) if d.severity == 0]
+    too_large = [] if ranked or smallest is None else _why_nothing_fits(smallest, tried)
     return Search(
         ranked=ranked,
         tried=tried,
@@ -135,6 +135,13 @@ def search(
         rates=rates,
         beyond_target=bool(ranked) and not found[True],
     )
+
+
+def _why_nothing_fits(smallest: _Sized, tried: int) -> list[Diagnostic]:
+    """ZC501, ZC502 of the plan that takes the least of a GPU."""
+    overrides = " ".join(smallest.candidate.overrides)
+    which = (f"of {tried} plans compared that is the one that takes the least of a GPU: {overrides}",) if overrides else ()
+    return [replace(d, detail=(*which, *d.detail)) for d in check_memory(smallest.plan) if d.severity is Severity.ERROR]
 
 
 def _resolved(
@@ -156,7 +163,7 @@ def micro_batches(config: RunConfig, plan: Plan, axes: Axes) -> Sequence[int]:
         return (batch.micro_batch_size,)
     if config.batch.global_batch_size is not None:
         whole = batch.global_batch_size // batch.data_parallel_size
-        return tuple(n for n in range(1, whole + 1) if whole % n == 0)
+        return tuple(n for n in range(1, min(whole, LARGEST_MICRO_BATCH) + 1) if whole % n == 0)
     return tuple(range(1, MICRO_BATCHES[-1] + 1)) if axes.micro_batch_only else MICRO_BATCHES
 
 

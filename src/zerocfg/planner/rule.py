@@ -24,9 +24,11 @@ class Rule:
     why: str
 
 
-def rule_of_size(num_parameters: int, hardware: HardwareFacts) -> Rule:
-    """num_parameters: 0 when not even that is known."""
+def rule_of_size(num_parameters: int, hardware: HardwareFacts, stage: int | None = None) -> Rule:
+    """num_parameters: 0 when not even that is known. stage: asked for; None: chosen."""
     world = hardware.num_nodes * hardware.gpus_per_node
+    if stage is not None:
+        return _at_stage(stage, num_parameters, hardware, world)
     if not num_parameters:
         return _rule(3, False, "the model is not described (model=none): stage 3 needs the least memory; give dims for a plan")
     count, states = human_count(num_parameters), STATE_BYTES * num_parameters
@@ -40,6 +42,14 @@ def rule_of_size(num_parameters: int, hardware: HardwareFacts) -> Rule:
     offload = hardware.is_cuda and each > room
     why = f"rule by size: {count} parameters; states of 16 bytes each over {world} ranks are {human_bytes(each)} a GPU"
     return _rule(3, offload, why + (f", more than {ROOM:.0%} of its {human_bytes(hardware.memory_bytes)}: offload" if offload else ""))
+
+
+def _at_stage(stage: int, num_parameters: int, hardware: HardwareFacts, world: int) -> Rule:
+    # parameters, gradients, optimizer states with the fp32 copy (Rajbhandari et al. 2020): each is cut from its stage on
+    each = num_parameters * (2 / (world if stage == 3 else 1) + 2 / (world if stage >= 2 else 1) + 12 / (world if stage else 1))
+    offload = stage > 0 and hardware.is_cuda and each > ROOM * hardware.memory_bytes
+    why = f"rule by size: {human_count(num_parameters)} parameters; at stage {stage} their states take {human_bytes(each)} a GPU"
+    return _rule(stage, offload, why if num_parameters else f"the model is not described (model=none), and stage {stage} is asked for")
 
 
 def _rule(stage: int, offload: bool, why: str) -> Rule:

@@ -17,6 +17,8 @@ TIGHT = 2 * SMALL_BUCKET
 """Parameters that are live at a time where memory is short: a block or two."""
 MICRO_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """Tried where no global batch is asked for."""
+LARGEST_MICRO_BATCH = 4096
+"""Larger ones are not looked for, however large the global batch is."""
 
 NONE, CPU, NVME = OffloadDevice.none, OffloadDevice.cpu, OffloadDevice.nvme
 _OFFLOADS = {"none": (NONE, NONE), "optimizer": (CPU, NONE), "all": (CPU, CPU), "optimizer_nvme": (NVME, NONE), "all_nvme": (NVME, NVME)}
@@ -28,7 +30,8 @@ class Axes:
     """What the planner may choose."""
 
     stage: bool = True
-    offload: bool = True
+    offload: tuple[str, ...] = ("optimizer", "param")
+    """Fields of the group."""
     checkpointing: bool = True
     micro_batch: bool = True
     sizes: bool = True
@@ -59,6 +62,11 @@ def changed(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:
         group, _, name = path.partition(".")
         groups.setdefault(group, {})[name] = value
     return replace(config, **{group: replace(getattr(config, group), **values) for group, values in groups.items()})
+
+
+def value_at(config: RunConfig, path: str) -> Any:
+    group, _, name = path.partition(".")
+    return getattr(getattr(config, group), name)
 
 
 def candidates(config: RunConfig, hardware: HardwareFacts, axes: Axes, parameters: int) -> Iterator[Candidate]:
@@ -98,8 +106,10 @@ def _offloads(config: RunConfig, hardware: HardwareFacts, base: Candidate, axes:
         if stage == 3 and config.offload.nvme_path:
             options += ["optimizer_nvme", "all_nvme"]
     for option in options:
-        optimizer, param = _OFFLOADS[option]
-        changes: dict[str, Any] = {"offload.optimizer": optimizer, "offload.param": param}
+        devices = dict(zip(("optimizer", "param"), _OFFLOADS[option], strict=True))
+        if any(device != getattr(config.offload, name) for name, device in devices.items() if name not in axes.offload):
+            continue  # of the two one is asked for, and otherwise
+        changes: dict[str, Any] = {f"offload.{name}": device for name, device in devices.items()}
         if "nvme" in option:
             changes |= {"offload.pipeline_read": True, "offload.pipeline_write": True}
         yield base.also((f"offload={option}",), changes)
@@ -128,4 +138,5 @@ def _sizes(config: RunConfig, hardware: HardwareFacts, base: Candidate, axes: Ax
             limits = {"parallelism.stage3_max_live_parameters": live, "parallelism.stage3_max_reuse_distance": reuse}
             yield base.also(tuple(f"{path}={value}" for path, value in limits.items()), limits)
     if stage == 3 and hardware.num_nodes > 1 and asked.zero_hpz_partition_size is None:
-        yield base.also(("parallelism.zero_hpz_partition_size=0",), {"parallelism.zero_hpz_partition_size": 0})
+        node = hardware.gpus_per_node
+        yield base.also((f"parallelism.zero_hpz_partition_size={node}",), {"parallelism.zero_hpz_partition_size": node})

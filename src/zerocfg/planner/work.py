@@ -21,7 +21,7 @@ class Work:
     """Of everything that is no matrix product."""
     launches: float
     model_flops: float
-    """6 N + 12 L h s a token, recomputation not counted: what MFU is made of."""
+    """6 N + 12 L h s a token, recomputation and what tensor-parallel ranks do twice not counted: what MFU is made of."""
     tokens: float
     recompute_share: float
     """Of the products, what recomputation adds."""
@@ -39,7 +39,7 @@ def work_of(rank: Rank) -> Work:
         attention_flops=n * (blocks.attention_flops * (1 + again) + outside.attention_flops),
         traffic_bytes=n * (blocks.traffic_bytes * (1 + (FORWARD_TRAFFIC if again else 0.0)) + outside.traffic_bytes),
         launches=blocks.launches + outside.launches + (blocks.forward_launches if again else 0.0),
-        model_flops=n * once,
+        model_flops=n * trace.tokens * trace.flops_per_token / rank.plan.topology.tensor_parallel_degree,
         tokens=float(n * trace.tokens),
         recompute_share=again * flops / (once + again * flops) if once else 0.0,
     )

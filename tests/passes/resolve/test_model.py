@@ -103,10 +103,16 @@ error[ZC131] model.num_attention_heads=6 is not a multiple of model.num_key_valu
             """\
 error[ZC131] model.num_attention_heads=0 must be at least 1
   try: model.num_attention_heads=1 or more
-error[ZC131] model.num_key_value_heads=0 must be at least 1
-  try: model.num_key_value_heads=1 or more
 error[ZC131] model.intermediate_size=-1 must be at least 1
   try: model.intermediate_size=1 or more""",
+        ),
+        (
+            {"hidden_size": -64, "num_hidden_layers": 1_000_000_000},
+            """\
+error[ZC131] model.hidden_size=-64 must be at least 1
+  try: model.hidden_size=1 or more
+error[ZC131] model.num_hidden_layers=1000000000 must be at most 10000
+  try: model.num_hidden_layers=10000 or fewer""",
         ),
     ],
 )

@@ -9,6 +9,8 @@ from zerocfg.resolved import Resolved
 from zerocfg.schema.model import ModelConfig
 
 _PASS = "resolve.model"
+MOST_LAYERS = 10_000
+"""Far beyond any model; each layer's parameters are counted one by one."""
 _NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "sequence_length")
 
 
@@ -40,7 +42,10 @@ def resolve_model(config: ModelConfig) -> Resolved[ModelFacts | None]:
         value = getattr(config, name)
         dims[name] = default if value is None else int(value)
         reasons[name] = rule(_PASS, why) if value is None else asked(f"model.{name}")
-    problems = [_not_positive(name, value) for name, value in dims.items() if value < 1]
+    # what follows from a dim below 1 is no mistake of its own
+    problems = [_out_of_range(name, dims[name], "at least 1", "1 or more") for name in reasons if dims[name] < 1 and not reasons[name].by]
+    if dims["num_hidden_layers"] > MOST_LAYERS:
+        problems.append(_out_of_range("num_hidden_layers", dims["num_hidden_layers"], f"at most {MOST_LAYERS}", f"{MOST_LAYERS} or fewer"))
     if not problems:
         problems = [*_must_divide("hidden_size", hidden, heads)] if config.head_dim is None else []
         problems += _must_divide("num_attention_heads", heads, dims["num_key_value_heads"], "num_key_value_heads")
@@ -58,10 +63,8 @@ def resolve_model(config: ModelConfig) -> Resolved[ModelFacts | None]:
     return Resolved(ModelFacts(**dims, **options), reasons)  # type: ignore[arg-type]
 
 
-def _not_positive(name: str, value: int) -> Diagnostic:
-    return Diagnostic(
-        code="ZC131", path=f"model.{name}", message=f"model.{name}={value} must be at least 1", hint=f"model.{name}=1 or more"
-    )
+def _out_of_range(name: str, value: int, allowed: str, hint: str) -> Diagnostic:
+    return Diagnostic(code="ZC131", path=f"model.{name}", message=f"model.{name}={value} must be {allowed}", hint=f"model.{name}={hint}")
 
 
 def _must_divide(name: str, value: int, by: int, by_name: str = "num_attention_heads") -> list[Diagnostic]:
