@@ -10,35 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.hang_app import APP, SLEEPS
+
 pytestmark = pytest.mark.integration
-APP = """
-import os, signal, time
-import hydra, torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-import zerocfg
-
-@hydra.main(version_base=None, config_path=".", config_name="config")
-def main(cfg):
-    run = zerocfg.current_run()
-    engine = run.initialize(run.build(nn.Linear, 16, 1))
-    x = torch.randn(50, 16)
-    loader = DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=run.plan.batch.micro_batch_size, drop_last=True)
-    for step in run.steps(loader):
-        for inputs, targets in step:
-            if step.number == 3 and run.rank == 1:
-                time.sleep(2)  # the heartbeat is seen here
-                if cfg.fault == "kill":
-                    os.kill(os.getpid(), signal.SIGKILL)
-                time.sleep(1000)
-            loss = ((engine(inputs) - targets) ** 2).mean()
-            engine.backward(loss)
-            engine.step()
-            step.record(loss)
-
-if __name__ == "__main__":
-    main()
-"""
 CONFIG = """
 defaults: [zerocfg, override model: none, _self_]
 fault: hang
@@ -73,10 +47,9 @@ def test_a_rank_that_hangs(app: Path, saving: tuple[str, ...]) -> None:
     done = run(app, *saving)
     assert done.returncode == 1
     assert time.monotonic() - begun < 120  # torch's own for gloo is half an hour
-    line = next(i for i, text in enumerate(APP.splitlines(), 1) if "sleep(1000)" in text)
     told = re.search(
         r"^job 0 failed: a collective timed out \(all_reduce\): rank 1 of 2 is missing\n"
-        rf"  rank 1: step 3, for \d+ s  app.py:{line} in main: time.sleep\(1000\)\n"
+        rf"  rank 1: step 3, for \d+ s  app.py:{SLEEPS} in main: time.sleep\(1000\)\n"
         r"  rank 0: step 3, backward, waits in all_reduce, for \d+ s  app.py:\d+ in main: engine.backward\(loss\)\n"
         r"  timed out: rank 0: Timed out waiting 12000ms for (recv|send) operation\n"
         rf"  log: {app}/out/0/rank_0.log$",

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.hang_app import APP, SLEEPS
+
 from .cluster import SlurmCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.integration]
@@ -28,31 +30,6 @@ communication: {timeout_minutes: 0.3}
 hydra:
   sweep: {dir: out}
   launcher: {poll_seconds: 0.3, cpus_per_task: 2}
-"""
-HANGS = """
-import time
-import hydra, torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-import zerocfg
-
-@hydra.main(version_base=None, config_path=".", config_name="config")
-def main(cfg):
-    run = zerocfg.current_run()
-    engine = run.initialize(run.build(nn.Linear, 16, 1))
-    x = torch.randn(50, 16)
-    loader = DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=run.plan.batch.micro_batch_size, drop_last=True)
-    for step in run.steps(loader):
-        for inputs, targets in step:
-            if step.number == 3 and run.rank == 1:
-                time.sleep(1000)
-            loss = ((engine(inputs) - targets) ** 2).mean()
-            engine.backward(loss)
-            engine.step()
-            step.record(loss)
-
-if __name__ == "__main__":
-    main()
 """
 SWAPS = """
 import time
@@ -81,12 +58,11 @@ def launch(home: Path, app: str, *overrides: str) -> subprocess.CompletedProcess
 
 
 def test_a_rank_that_hangs_on_a_node_of_its_own(slurm: SlurmCluster, tmp_path: Path) -> None:
-    done = launch(tmp_path, HANGS, "checkpoint.every_steps=50")
+    done = launch(tmp_path, APP, "+fault=hang", "checkpoint.every_steps=50")
     assert done.returncode == 1
-    line = next(i for i, text in enumerate(HANGS.splitlines(), 1) if "sleep(1000)" in text)
     told = re.search(
         r"^job 0 failed: a collective timed out \(all_reduce\): rank 1 of 2 is missing\n"
-        rf"  rank 1: step 3, for \d+ s  app.py:{line} in main: time.sleep\(1000\)\n"
+        rf"  rank 1: step 3, for \d+ s  app.py:{SLEEPS} in main: time.sleep\(1000\)\n"
         r"  rank 0: step 3, backward, waits in all_reduce, for \d+ s  app.py:\d+ in main: engine.backward\(loss\)\n"
         r"  timed out: rank 0: Timed out waiting 18000ms for (recv|send) operation\n"
         rf"  log: {tmp_path}/out/0/rank_0.log$",
