@@ -14,7 +14,7 @@ import pytest
 
 from zerocfg.artifact import CompiledRun
 from zerocfg.compiler import compile_run
-from zerocfg.emit import COMPILED, is_secret, read_compiled, set_aside, write_compiled
+from zerocfg.emit import COMPILED, is_secret, read_compiled, replace_text, set_aside, write_compiled
 from zerocfg.errors import ZerocfgError
 from zerocfg.runtime.stored_plan import plan_from
 
@@ -189,3 +189,10 @@ def test_set_aside_never_overwrites(tmp_path: Path) -> None:
         path.write_text(text)
         set_aside(path)
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"metrics.1.jsonl": "one", "metrics.2.jsonl": "two"}
+
+
+def test_a_file_that_cannot_be_replaced_leaves_no_draft(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(IsADirectoryError):
+        replace_text(tmp_path / "taken", "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]

@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -181,10 +182,15 @@ def _plain(value: Any) -> Any:
 def replace_text(path: Path, text: str, *, mode: int | None = None) -> None:
     """Write a file as a whole: a reader sees the old text or the new, never half of it. mode: null leaves it to the umask."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text, encoding="utf-8")
-    if mode is not None:
-        draft.chmod(mode)
-    draft.replace(path)
+    try:
+        draft.write_text(text, encoding="utf-8")
+        if mode is not None:
+            draft.chmod(mode)
+        draft.replace(path)
+    except OSError:
+        with suppress(OSError):
+            draft.unlink()
+        raise
 
 
 def set_aside(path: Path) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -106,3 +107,18 @@ def test_weights_that_are_cut_over_ranks(cli: Cli, job: Path) -> None:
     status, _, err = cli("consolidate", "job")
     assert status == 1
     assert "does not give whole weights: its weights are cut over 2 tensor-parallel ranks" in err
+
+
+@pytest.mark.parametrize("option", ["--safetensors", "--torch"])
+def test_a_disk_that_is_full(cli: Cli, job: Path, option: str) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, before[1]))
+    try:
+        status, out, err = cli("consolidate", "job", option)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (status, out) == (1, "")
+    assert err.startswith("error[ZC777] job/weights/")
+    assert " cannot be written: " in err
+    assert " (needs 56 B, " in err
+    assert list((job / "weights").iterdir()) == []

@@ -51,3 +51,8 @@ def test_where_nothing_can_be_written(job: Path, capsys: pytest.CaptureFixture[s
         f"error[ZC185] {job}/no/such/page.html cannot be written: No such file or directory\n"
         "  try: --out FILE in a folder that can be written\n\n1 error\n"
     )
+
+
+def test_into_a_folder(job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(job), "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"{tmp_path}/report.html\n"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from zerocfg.runtime.checkpoint_convert import convert
 from zerocfg.runtime.checkpoint_files import survey
 
 pytestmark = pytest.mark.integration
@@ -90,6 +91,17 @@ def test_another_schedule_and_another_rate(tmp_path: Path, stage: int) -> None:
 @pytest.mark.parametrize("stage", [0, 2])
 def test_in_sixteen_bits(root: Path, stage: int) -> None:
     assert losses(root / f"resumed_bf16_{stage}") == losses(root / f"straight_bf16_{stage}")
+
+
+def test_a_conversion_has_no_weight_more_than_once(root: Path, tmp_path: Path) -> None:
+    """In fp32 at stages 1 and 2 all weights are views into one tensor, and torch saves a view with all that it is one into."""
+    made = convert(root / "saved1_4/checkpoints/global_step10", tmp_path / "converted")
+    sizes = {name: (made / name).stat().st_size for name in ("zero/tied.weight/fp32.pt", "zero/b.weight/fp32.pt", "zerocfg_rest.pt")}
+    of_one = 4 * 64 * 64
+    assert of_one < sizes["zero/tied.weight/fp32.pt"] < of_one + 2000
+    assert of_one < sizes["zero/b.weight/fp32.pt"] < of_one + 2000
+    # tied and frozen weights, and a buffer
+    assert sizes["zerocfg_rest.pt"] < of_one + 4 * 65 * 16 + 4000
 
 
 @pytest.mark.parametrize(("source", "target"), [("saved3_4", 2), ("saved3_4", 1), ("saved1_4", 3)])

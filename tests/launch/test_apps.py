@@ -167,6 +167,7 @@ def test_a_second_run_in_the_same_folder_keeps_the_first(app: Path) -> None:
     done = run(app, "a=2")
     assert "job 0: the folder holds an earlier run; kept: rank_0.log -> rank_0.1.log" in done.stdout
     assert (app / "out dir/0/rank_0.1.log").read_text() == first
+    assert (app / "out dir/0/.zerocfg/torchrun.1.log").exists()  # what torchrun said of that run's end is not this one's
 
 
 def test_jobs_with_one_folder_are_refused(app: Path) -> None:

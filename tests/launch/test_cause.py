@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zerocfg.launch.cause import crashed, find_hang, is_echo, last_seen, originals
+from zerocfg.launch.cause import crashed, exit_statuses, find_hang, is_echo, last_seen, originals
 from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.results import RankResult
 from zerocfg.runtime.heartbeat import beat_file
@@ -87,6 +87,7 @@ def test_what_a_signal_has_ended(paths: JobPaths) -> None:
     assert crashed(paths) == {}
     paths.starter_log.write_text(TORCHRUN)
     assert crashed(paths) == {1: "SIGKILL"}
+    assert exit_statuses(paths) == {0: 1}
     assert last_seen(paths, 1) == ""
     beat_file(paths.results, 1).write_text(json.dumps({"rank": 1, "step": 7, "phase": "backward", "where": "train.py:4 in main: x()"}))
     assert last_seen(paths, 1) == ", last seen in step 7, backward: train.py:4 in main: x()"

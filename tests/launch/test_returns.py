@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,8 @@ from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.prepare import PreparedJob
 from zerocfg.launch.results import RankResult, failed, read_results, succeeded, write_result
 from zerocfg.launch.returns import JobFailed, job_return
+from zerocfg.runtime.checkpoint_files import commit
+from zerocfg.runtime.heartbeat import beat_file
 
 Made = Callable[..., tuple[JobReturn, list[Any]]]
 OK = NodeOutcome(0)
@@ -33,7 +36,8 @@ def made(tmp_path: Path) -> Iterator[Made]:
     paths.results.mkdir(parents=True)
     with initialize_config_dir(str(conf_dir()), version_base=None):
         config = GlobalHydra.instance().config_loader().load_configuration("zerocfg", ["+app.x=1"], run_mode=RunMode.RUN)
-        run: Any = SimpleNamespace(plan=SimpleNamespace(topology=SimpleNamespace(world_size=3)))
+        saving = SimpleNamespace(enabled=True, resume="auto", directory="checkpoints")
+        run: Any = SimpleNamespace(plan=SimpleNamespace(topology=SimpleNamespace(world_size=3), checkpoint=saving))
         job = PreparedJob(number=4, overrides=(), config=config, folder=tmp_path, run=run)
 
         def make(outcome: NodeOutcome | str, *results: RankResult, shown: bool = False) -> tuple[JobReturn, list[Any]]:
@@ -157,3 +161,31 @@ def test_the_echo_of_a_lost_rank_is_not_the_cause(made: Made) -> None:
     echo = error(0, 1.0, RuntimeError("Connection closed by peer [127.0.0.1]:41872"))
     ret, _ = made(NodeOutcome(1), echo, error(2, 2.0, ValueError("unwell")))
     assert str(ret._return_value).startswith("job 4 failed: rank 2 of 3: ValueError: unwell (1 more followed)\n")
+
+
+ECHO = RuntimeError("Connection closed by peer [127.0.0.1]:41872")
+
+
+def test_a_rank_that_left_without_a_word(made: Made, tmp_path: Path) -> None:
+    """os._exit, a library that ends the process: torchrun alone knows."""
+    JobPaths(tmp_path).starter_log.write_text("  rank      : 2 (local_rank: 2)\n  exitcode  : 3 (pid: 5)\n")
+    for ended in ((), (error(0, 1.0, ECHO),)):
+        ret, _ = made(NodeOutcome(1), *ended)
+        assert str(ret._return_value).startswith(f"job 4 failed: rank 2 of 3 ended with exit status 3 and no word\n  log: {tmp_path}")
+
+
+def test_a_rank_that_was_through_before_the_others(made: Made, tmp_path: Path) -> None:
+    beat_file(JobPaths(tmp_path).results, 1).write_text(json.dumps({"rank": 1, "step": 7, "end": "done"}))
+    ret, _ = made(NodeOutcome(1), error(0, 1.0, ECHO), succeeded(1, None))
+    assert str(ret._return_value).startswith("job 4 failed: rank 1 of 3 was through before the others, last seen in step 7\n")
+
+
+def test_what_a_failed_job_would_go_on_from(made: Made, tmp_path: Path) -> None:
+    draft = tmp_path / "checkpoints/.saving-global_step5"
+    draft.mkdir(parents=True)
+    commit(draft, 5, {"plan": {}}, keep_last=0)
+    told = f"\n  checkpoint: {tmp_path}/checkpoints/global_step5\n  go on: the same command with hydra.sweep.dir="
+    for outcome, *results in ((NodeOutcome(1), error(1, 1.0, ValueError("unwell"))), (NodeOutcome(-15, "Ctrl-C"), succeeded(1, None))):
+        assert told in str(made(outcome, *results)[0]._return_value)
+    # that is to be mended first
+    assert told not in str(made(NodeOutcome(1), error(1, 1.0, ZerocfgError("error[ZC771] another model")))[0]._return_value)

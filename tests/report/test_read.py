@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from zerocfg.hidden import HIDDEN
+from zerocfg.launch.folders import claimed
 from zerocfg.launch.sweep_results import SweepRow, write_results
 from zerocfg.report.data import Log, RunData, SweepData
 from zerocfg.report.read import clean, read_folder, read_run
@@ -50,12 +51,22 @@ def test_a_run_that_is_under_way(make_run: MakeRun, tmp_path: Path) -> None:
         file.write('{"step": 5, "loss": NaN, "tokens_per_s": 7.5}\n{"step": 6, "lo')
     found = run_in(folder)
     assert found.state == "unknown"
+    with claimed(folder):
+        running = run_in(folder)
+    assert (running.state, running.logs) == ("running", ())
+    assert running.notes[1] == "summary.json is not there: the run has not ended; numbers are those of the last logged step"
     assert found.notes == (
         "metrics.jsonl: 1 of 6 lines cannot be read and is left out",
         "summary.json is not there: the run has not ended, or it was killed; numbers are those of the last logged step",
     )
     assert (found.number("steps"), found.number("tokens_per_s"), found.number("last_loss")) == (5.0, 7.5, None)
     assert found.series("loss")[-1] == (4.0, 3.6)
+
+
+def test_a_dry_run(make_run: MakeRun, tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "job", finished=None)
+    (folder / "metrics.jsonl").unlink()
+    assert run_in(folder).state == "not started"
 
 
 @pytest.mark.parametrize(

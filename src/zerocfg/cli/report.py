@@ -17,11 +17,12 @@ PAGE = "report.html"
 
 
 def report_command(folder: str, *, out: str | None = None, opened: bool = False) -> int:
-    """Write the page to `out` (default: FOLDER/report.html) and print its path. opened: show it in the browser."""
+    """Write the page to `out`, a file or a folder (default: FOLDER/report.html), and print its path. opened: show it in the browser."""
     try:
         found = read_folder(Path(folder))
         text = run_page(found) if isinstance(found, RunData) else sweep_page(found)
-        file = Path(out) if out is not None else Path(folder) / PAGE
+        file = Path(out) if out is not None else Path(folder)
+        file = file / PAGE if file.is_dir() else file
         try:
             replace_text(file, text)
         except OSError as error:

@@ -28,7 +28,7 @@ _ECHO = re.compile(
 _ABORTED = "ended by SIGABRT"
 _OPERATION = re.compile(r"OpType=(\w+)")
 _SEQUENCE = re.compile(r"SeqNum=(\d+)")
-_ENDED = re.compile(r"\brank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-\d+)")
+_ENDED = re.compile(r"\brank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+)")
 """Of torchrun's report of failures."""
 _CRASHES = {signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
 _LOG_BYTES = 1 << 18
@@ -52,10 +52,19 @@ def originals(errors: Iterable[RankResult]) -> list[RankResult]:
 def crashed(paths: JobPaths) -> dict[int, str]:
     """Ranks that a signal has ended that torchrun did not send, with its name."""
     found = {}
-    for rank, code in _ENDED.findall(_end_of(paths.starter_log)):
-        if -int(code) in _CRASHES:
-            found[int(rank)] = signal.Signals(-int(code)).name
+    for rank, code in _ended(paths):
+        if -code in _CRASHES:
+            found[rank] = signal.Signals(-code).name
     return found
+
+
+def exit_statuses(paths: JobPaths) -> dict[int, int]:
+    """Of ranks that have failed by themselves, as torchrun reports them."""
+    return {rank: code for rank, code in _ended(paths) if code > 0}
+
+
+def _ended(paths: JobPaths) -> list[tuple[int, int]]:
+    return [(int(rank), int(code)) for rank, code in _ENDED.findall(_end_of(paths.starter_log))]
 
 
 def last_seen(paths: JobPaths, rank: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -52,17 +53,15 @@ def check_free(folders: Sequence[Path]) -> Iterator[Diagnostic]:
 
 
 def in_use(folder: Path) -> bool:
-    """Whether a run holds the job's folder now. Makes nothing."""
-    import filelock
-
-    lock = JobPaths(folder).lock
-    if not lock.exists():
-        return False
+    """Whether a run on this machine holds the job's folder now; no where that cannot be told. Makes nothing."""
     try:
-        with filelock.FileLock(lock, timeout=0):
-            return False
-    except filelock.Timeout:
+        with JobPaths(folder).lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
+    except OSError:
+        return False
+    return False
 
 
 def _in_use(folder: Path) -> Diagnostic:
@@ -104,6 +103,7 @@ def _make_room(job: PreparedJob, paths: JobPaths) -> list[str]:
     ):
         for stale in folder.glob(pattern):
             stale.unlink()
+    set_aside(paths.starter_log)
     shutil.rmtree(paths.preflight, ignore_errors=True)
     return kept
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.plan import Plan
+from zerocfg.runtime.checkpoint_convert import check_room, target_in
 from zerocfg.runtime.checkpoint_files import find_start, folder
-from zerocfg.runtime.checkpoint_shape import fit
+from zerocfg.runtime.checkpoint_shape import Way, fit
 
 
 def check_resume(plan: Plan, job: Path) -> Sequence[Diagnostic]:
-    """ZC770 to ZC774 and ZC778: whether the checkpoint that a job begins with is there and fits, and whether it can save its own.
+    """ZC770 to ZC774, ZC776 and ZC778: whether the checkpoint that a job begins with is there and fits, and whether it can save its own.
     Changes nothing.
 
     job: its folder, which need not exist.
@@ -24,7 +25,13 @@ def check_resume(plan: Plan, job: Path) -> Sequence[Diagnostic]:
         start = find_start(plan.checkpoint, job, Path.cwd())
     except ConfigProblems as problems:
         return problems.diagnostics
-    return fit(start.checkpoint, plan).diagnostics if start.checkpoint is not None else ()
+    if start.checkpoint is None:
+        return ()
+    found = fit(start.checkpoint, plan)
+    if found.way is not Way.converted:
+        return found.diagnostics
+    source = start.checkpoint.path
+    return (*found.diagnostics, *check_room(source, target_in(folder(plan.checkpoint, job), source)))
 
 
 def _unwritable(plan: Plan, job: Path) -> Iterator[Diagnostic]:

@@ -16,12 +16,13 @@ from yaml import YAMLError
 from zerocfg.diagnostics import Diagnostic, Severity
 from zerocfg.errors import Preempted, ZerocfgError
 from zerocfg.hidden import hide_override
-from zerocfg.launch.cause import crashed, find_hang, last_seen, originals
+from zerocfg.launch.cause import crashed, exit_statuses, find_hang, last_seen, originals
 from zerocfg.launch.hydra_state import changes_directory, hydra_part, task_config
 from zerocfg.launch.job import NodeOutcome
 from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.prepare import PreparedJob
 from zerocfg.launch.results import RankResult, read_results, saved_and_stopped
+from zerocfg.runtime.checkpoint_files import folder, survey
 
 
 class JobFailed(ZerocfgError, CompactHydraException):  # type: ignore[misc]
@@ -127,13 +128,14 @@ def _failure(
         problem = JobFailed(preempted(job, saved, stopped or saved.signal), shown=True)
         problem.__cause__ = saved
         return problem
-    if not stopped and (echo_of := _echoed(title, job, paths, errors, shown=shown)) is not None:
-        return echo_of
+    if not stopped and (echo_of := _echoed(title, job, paths, results, errors, shown=shown)) is not None:
+        return JobFailed(echo_of.summary + _last_saved(job), echo_of.traceback, shown=echo_of.shown)
     if errors and not stopped:
         first = (originals(errors) or errors)[0]
         echo = f" ({len(errors) - 1} more followed)" if len(errors) > 1 else ""
         log = paths.rank_log(first.rank)
-        summary = f"{title}: rank {first.rank} of {job.world_size}: {first.error}{echo}\n  log: {log}"
+        again = "" if first.error.startswith("error[") else _last_saved(job)  # what the user has to mend comes first
+        summary = f"{title}: rank {first.rank} of {job.world_size}: {first.error}{echo}\n  log: {log}{again}"
         problem = JobFailed(summary, first.traceback, shown=shown and first.rank == 0)
         if first.exception:
             try:
@@ -142,7 +144,7 @@ def _failure(
                 problem.__cause__ = None
         return problem
     if stopped:
-        return JobFailed(f"job {job.number} was stopped: {stopped}\n  folder: {paths.root}")
+        return JobFailed(f"job {job.number} was stopped: {stopped}\n  folder: {paths.root}{_last_saved(job)}")
     if refusals := paths.refusals:
         return JobFailed(f"job {job.number} was not started", "\n".join(path.read_text(encoding="utf-8").rstrip() for path in refusals))
     if paths.preflight_report.is_file():
@@ -155,8 +157,10 @@ def _failure(
     return JobFailed(summary, _tail(paths.starter_log))
 
 
-def _echoed(title: str, job: PreparedJob, paths: JobPaths, errors: list[RankResult], *, shown: bool) -> JobFailed | None:
-    """Where what the ranks said is no more than the echo of another: of one that did not come, or that a signal has ended."""
+def _echoed(
+    title: str, job: PreparedJob, paths: JobPaths, results: dict[int, RankResult], errors: list[RankResult], *, shown: bool
+) -> JobFailed | None:
+    """Where what the ranks said is no more than the echo of another: of one that did not come, or that has ended without a word."""
     if originals(errors):
         return None
     crashes = crashed(paths)
@@ -165,20 +169,40 @@ def _echoed(title: str, job: PreparedJob, paths: JobPaths, errors: list[RankResu
         said = next((result.traceback for result in errors if result.rank == hang.rank), "") or _tail(paths.rank_log(hang.rank))
         text = "\n  ".join([f"{title}: {hang.title}", *hang.lines, f"log: {paths.rank_log(hang.rank)}"])
         return JobFailed(text, said, shown=shown and hang.rank == 0)
-    if not crashes:
+    quiet = {rank: status for rank, status in exit_statuses(paths).items() if rank not in results}
+    early = [rank for rank, result in sorted(results.items()) if result.ok] if errors else []
+    if crashes:
+        rank, name = next(iter((killed or crashes).items()))
+        why = f"was ended by {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
+    elif quiet:
+        rank, status = next(iter(quiet.items()))
+        why = f"ended with exit status {status} and no word"
+    elif early:
+        rank, why = early[0], "was through before the others"
+    else:
         return None
-    rank, name = next(iter((killed or crashes).items()))
-    why = f"{name}{' (out of memory?)' if name == 'SIGKILL' else ''}{last_seen(paths, rank)}"
     log = paths.rank_log(rank)
-    return JobFailed(f"{title}: rank {rank} of {job.world_size} was ended by {why}\n  log: {log}", _tail(log), shown=shown and rank == 0)
+    text = f"{title}: rank {rank} of {job.world_size} {why}{last_seen(paths, rank)}\n  log: {log}"
+    return JobFailed(text, _tail(log), shown=shown and rank == 0)
 
 
 def preempted(job: PreparedJob, saved: Preempted, why: str) -> str:
     """What is said of a job that was stopped and has saved."""
     total = f" of {job.run.plan.train.steps}" if job.run is not None else ""
     where = f"checkpoint: {saved.checkpoint}" if saved.checkpoint else "no checkpoint could be written"
-    again = f"go on: the same command with hydra.sweep.dir={shlex.quote(str(job.config.hydra.sweep.dir))}"
-    return f"job {job.number} was stopped ({why}) after step {saved.step}{total}\n  {where}\n  {again}"
+    return f"job {job.number} was stopped ({why}) after step {saved.step}{total}\n  {where}\n  {_again(job)}"
+
+
+def _again(job: PreparedJob) -> str:
+    return f"go on: the same command with hydra.sweep.dir={shlex.quote(str(job.config.hydra.sweep.dir))}"
+
+
+def _last_saved(job: PreparedJob) -> str:
+    """Two lines about the checkpoint that the same command would go on from, if there is one."""
+    if job.run is None or not (plan := job.run.plan.checkpoint).enabled or plan.resume == "never":
+        return ""
+    whole, _ = survey(folder(plan, job.folder))
+    return f"\n  checkpoint: {whole[-1].path}\n  {_again(job)}" if whole else ""
 
 
 def was_preempted(ret: JobReturn) -> bool:

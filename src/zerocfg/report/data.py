@@ -45,7 +45,7 @@ class RunData:
     name: str
     folder: str
     state: str
-    """done, stopped, failed, or what results.csv says; unknown where no end is recorded."""
+    """done, stopped, failed, running, not started, or what results.csv says; unknown where no end is recorded."""
     overrides: tuple[str, ...] = ()
     plan: Mapping[str, Any]
     deepspeed: Mapping[str, Any]

@@ -13,6 +13,7 @@ from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.emit import COMPILED
 from zerocfg.errors import ZerocfgError
 from zerocfg.hidden import HIDDEN, hide_override, hide_values, is_secret
+from zerocfg.launch.folders import in_use
 from zerocfg.launch.paths import INNER, JobPaths
 from zerocfg.launch.slurm_state import load_jobs, word
 from zerocfg.launch.sweep_results import RESULTS, SweepRow, read_rows
@@ -27,7 +28,7 @@ _ASSIGNED = re.compile(r"\b([A-Z][A-Z0-9_]{2,})(['\"]?\s*[=:]\s*['\"]?)([^\s'\",
 _TROUBLE = ("Traceback (most recent call last)", "error[ZC")
 _CAUSE = re.compile(r"Root Cause.*?\brank\s*: (\d+)", re.DOTALL)
 """In torchrun's report."""
-_ENDED_WELL = ("done", "running", "pending")
+_ENDED_WELL = ("done", "running", "pending", "not started")
 
 
 def read_folder(folder: Path) -> RunData | SweepData:
@@ -115,11 +116,12 @@ def read_run(folder: Path, *, state: str = "") -> RunData:
     torchrun = _json(folder / COMPILED / "torchrun.json", notes)
     records = _records(paths.metrics, notes)
     summary = _mapping(paths.summary, notes if not records else [])
-    if not summary and records:
-        notes.append("summary.json is not there: the run has not ended, or it was killed; numbers are those of the last logged step")
     logs, failed = _telling_logs(folder, paths)
     if not state:
-        state = "done" if summary.get("finished") is True else "failed" if failed else "stopped" if summary else "unknown"
+        state = _state(folder, summary, failed=failed, begun=bool(records or logs))
+    if not summary and records:
+        why = "the run has not ended" if state == "running" else "the run has not ended, or it was killed"
+        notes.append(f"summary.json is not there: {why}; numbers are those of the last logged step")
     checkpoints, damaged = survey(folder / _directory(plan))
     return RunData(
         name=f"{folder.resolve().parent.name}/{folder.resolve().name}",
@@ -138,6 +140,14 @@ def read_run(folder: Path, *, state: str = "") -> RunData:
         logs=logs if state not in _ENDED_WELL else (),
         notes=tuple(notes),
     )
+
+
+def _state(folder: Path, summary: Mapping[str, Any], *, failed: bool, begun: bool) -> str:
+    if in_use(folder):
+        return "running"
+    if summary:
+        return "done" if summary.get("finished") is True else "failed" if failed else "stopped"
+    return "failed" if failed else "unknown" if begun else "not started"
 
 
 def _json(path: Path, notes: list[str]) -> Any:

@@ -15,7 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,10 +23,13 @@ from typing import Any
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.runtime import checkpoint_files as files
 from zerocfg.runtime.checkpoint_stage0 import load_universal, to_universal
+from zerocfg.units import human_bytes
 
 _REST = "zerocfg_rest.pt"
 """Buffers and frozen weights by name."""
 _DONE = "zerocfg_done"
+OPTIMIZER_STATES = "_optim_states.pt"
+"""End of the names of ZeRO's files of states; there are none at stage 0."""
 _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -38,6 +41,8 @@ def convert(source: Path, target: Path) -> Path:
     if (target / _DONE).exists():
         return target
     shutil.rmtree(target, ignore_errors=True)
+    if problems := list(check_room(source, target)):
+        raise ConfigProblems(problems)
     environment = {name: value for name, value in os.environ.items() if name not in _RANK_VARIABLES}
     environment |= {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu"}
     command = [sys.executable, "-m", "zerocfg.runtime.checkpoint_convert", str(source), str(target)]
@@ -47,6 +52,32 @@ def convert(source: Path, target: Path) -> Path:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         raise ConfigProblems([_not_converted(source, lines[-5:] or [f"exit status {done.returncode}"])])
     return target
+
+
+def target_in(own: Path, source: Path) -> Path:
+    """Where a run converts a checkpoint, beside its own ones."""
+    return own / f"{files.CONVERTED}{source.name}"
+
+
+def check_room(source: Path, target: Path) -> Iterator[Diagnostic]:
+    """ZC776 where the disk of `target` has no room for a conversion of `source`. Makes nothing.
+
+    DeepSpeed cuts all fp32 weights and moments into files of slices, and joins them to other files before it drops those (measured:
+    2.0 times the optimizer's states). Stage 0 is converted without.
+    """
+    if (target / _DONE).exists():
+        return
+    sizes = {path.name: path.stat().st_size for path in source.iterdir() if path.is_file()}
+    needed = 2 * sum(size for name, size in sizes.items() if name.endswith(OPTIMIZER_STATES)) or sum(sizes.values())
+    there = next(path for path in target.absolute().parents if path.is_dir())
+    free = shutil.disk_usage(there).free
+    if free < needed:
+        yield Diagnostic(
+            code="ZC776",
+            path="checkpoint.directory",
+            message=f"no room to convert {source}: that takes about {human_bytes(needed)}, {human_bytes(free)} are free in {there}",
+            hint="checkpoint.directory=FOLDER on another disk; or the number of ranks, stage and precision that it was saved with",
+        )
 
 
 def _not_converted(source: Path, words: list[str]) -> Diagnostic:
@@ -120,7 +151,7 @@ def _load_rest(engine: Any, folder: Path) -> None:
 def main(words: Sequence[str]) -> int:
     source, target = Path(words[0]), Path(words[1])
     target.mkdir(parents=True)
-    if next(source.glob("*_optim_states.pt"), None) is None:
+    if next(source.glob(f"*{OPTIMIZER_STATES}"), None) is None:
         _for_both_families(source, target, to_universal(source, target))
     else:
         _to_universal(source, target)
@@ -135,8 +166,15 @@ def main(words: Sequence[str]) -> int:
 
 
 def _to_universal(source: Path, target: Path) -> None:
+    import torch
     from deepspeed.checkpoint import ds_to_universal
 
+    # DeepSpeed would write each weight that is not the optimizer's with all the memory that it is a view into
+    for path in source.glob("mp_rank_*_model_states.pt"):
+        for name, value in _others(torch.load(path, map_location="cpu", weights_only=False)).items():
+            folder = target / "zero" / name
+            folder.mkdir(parents=True, exist_ok=True)
+            torch.save({"param": value.float()}, folder / "fp32.pt")
     ds_to_universal.main(
         SimpleNamespace(
             input_folder=str(source),
@@ -162,11 +200,8 @@ def _for_both_families(source: Path, target: Path, shapes: list[dict[str, Any]] 
     rest: dict[str, Any] = {}
     for path in firsts:
         state = torch.load(path, map_location="cpu", weights_only=False)
-        module = state["module"] or {}
         state["param_shapes"] = shapes or state.get("param_shapes") or []
-        # stages 1 and 2 have all weights there, and stage 1 has the frozen ones nowhere else; stage 3 has buffers alone
-        trained = {name for group in state["param_shapes"] for name in group}
-        rest |= {name: value for name, value in module.items() if name not in trained and torch.is_tensor(value) and value.numel()}
+        rest |= _others(state)
         light = {name: value for name, value in state.items() if name not in ("module", "optimizer", "frozen_param_fragments")}
         model_parallel = path.name.partition("mp_rank_")[2]
         for name in (f"mp_rank_{model_parallel}", f"zero_pp_rank_0_mp_rank_{model_parallel}"):
@@ -174,6 +209,18 @@ def _for_both_families(source: Path, target: Path, shapes: list[dict[str, Any]] 
         _with_shapes(target / "zero", state["param_shapes"])
     rest |= _frozen(shards)
     torch.save(rest, target / _REST)
+
+
+def _others(state: dict[str, Any]) -> dict[str, Any]:
+    """What a file of the model holds beside the optimizer's weights, in memory of its own: buffers, frozen weights, second names.
+
+    Stages 1 and 2 have all weights there, and stage 1 has the frozen ones nowhere else; stage 3 has buffers alone.
+    """
+    import torch
+
+    trained = {name for group in state.get("param_shapes") or () for name in group}
+    others = {name: value for name, value in (state["module"] or {}).items() if name not in trained}
+    return {name: value.clone() for name, value in others.items() if torch.is_tensor(value) and value.numel()}
 
 
 def _with_shapes(zero: Path, groups: Sequence[Any]) -> None:

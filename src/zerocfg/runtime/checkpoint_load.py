@@ -131,11 +131,11 @@ def _decide(run: Run, engine: Any, held: list[Any], unfit: dict[Path, str]) -> _
 
 def _converted(run: Run, path: Path) -> Path:
     """On rank 0: the folder of the conversion."""
-    from zerocfg.runtime.checkpoint_convert import convert
+    from zerocfg.runtime.checkpoint_convert import convert, target_in
 
     own = files.folder(run.plan.checkpoint, run.output_dir)
     own.mkdir(parents=True, exist_ok=True)
-    return convert(path, own / f"{files.CONVERTED}{path.name}")
+    return convert(path, target_in(own, path))
 
 
 def is_again() -> bool:

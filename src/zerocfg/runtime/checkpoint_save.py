@@ -6,11 +6,11 @@ import logging
 import shutil
 import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.diagnostics import ConfigProblems, Diagnostic
+from zerocfg.diagnostics import ConfigProblems, Diagnostic, Severity
 from zerocfg.runtime import checkpoint_files as files
 from zerocfg.runtime.checkpoint_check import optimizer_of, parameters_of
 from zerocfg.runtime.checkpoint_write import Writer, copy_nvme, tried, written_by
@@ -147,13 +147,17 @@ class Saver:
         if self._plan.on_error == "stop":
             raise ConfigProblems([problem])
         if self._run.rank == 0:
-            log.warning("%s", problem.render())
+            log.warning("%s", replace(problem, severity=Severity.WARNING).render())
 
     def _free(self) -> str:
         try:
             return f"{human_bytes(shutil.disk_usage(self._own).free)} were free in {self._own}"
         except OSError as problem:
             return f"{self._own}: {problem.strerror or problem}"
+
+    def _room(self) -> str:
+        kept = self._plan.keep_last
+        return f"room for {kept + 1} checkpoints (keep_last + 1)" if kept else "room for more of them, checkpoint.keep_last=2"
 
     def _diagnose(self, step: int, texts: list[str], free: str) -> Diagnostic:
         failed = [f"rank {rank}: {text}" for rank, text in enumerate(texts) if text]
@@ -164,7 +168,7 @@ class Saver:
             path="checkpoint.directory",
             message=f"the checkpoint of step {step} could not be written: {failed[0]}",
             detail=(*failed[1:4], free + more, kept),
-            hint="room for checkpoint.keep_last + 1 of them, then the same command into this folder; or checkpoint.on_error=continue",
+            hint=f"{self._room()}, then the same command into this folder; or checkpoint.on_error=continue",
         )
 
 

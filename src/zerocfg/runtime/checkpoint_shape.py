@@ -180,7 +180,7 @@ def _remarks(
             severity=Severity.NOTE,
             path=_PATH,
             message=f"the checkpoint of step {checkpoint.step} is converted first: {', '.join(differences)}",
-            detail=(str(checkpoint.path), f"needs free space of its size beside it; {_anew(saved, now)} start anew"),
+            detail=(str(checkpoint.path), f"{_anew(saved, now)} start anew"),
         )
     changed = {name: both for name, *both in _changes(saved, now)}
     if changed:

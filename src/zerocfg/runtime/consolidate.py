@@ -48,11 +48,13 @@ def consolidate(checkpoint: files.Checkpoint, out: Path, *, dtype: str = "fp32",
         draft.replace(target)
         record = {"checkpoint": str(checkpoint.path), "step": checkpoint.step, "dtype": dtype, "file": name}
         files.write_through(out / RECORD, json.dumps(record, indent=2) + "\n")
-    except OSError as problem:
-        draft.unlink(missing_ok=True)
-        free = human_bytes(shutil.disk_usage(out).free) if out.is_dir() else "nothing"
-        text = f"{target} cannot be written: {problem.strerror or problem} (needs {human_bytes(size)}, {free} free)"
-        raise ConfigProblems([_unwritable(text, "a folder with room that you may write")]) from None
+    except Exception as problem:  # safetensors and torch have errors of their own for a full disk
+        why = (problem.strerror if isinstance(problem, OSError) else "") or str(problem).partition("\n")[0]
+        free = f"{human_bytes(shutil.disk_usage(out).free)} were free" if out.is_dir() else "there is no such folder"
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        text = f"{target} cannot be written: {why} (needs {human_bytes(size)}, {free})"
+        raise ConfigProblems([_unwritable(text, "--out, a folder with room that you may write")]) from None
     elements = sum(value.numel() for value in state.values())
     return f"weights of step {checkpoint.step}: {human_count(elements)} elements in {dtype}, {human_bytes(size)}: {target}"
 
@@ -62,10 +64,11 @@ def _weights(checkpoint: files.Checkpoint) -> dict[str, Any]:
     if checkpoint.plan["zero"]["stage"] == 0:
         return _of_stage_0(checkpoint)
     import torch
-    from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 
     try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):  # progress bars
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):  # progress bars, words on GPUs
+            from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
+
             state = get_fp32_state_dict_from_zero_checkpoint(str(checkpoint.path.parent), tag=checkpoint.path.name)
     except Exception as problem:
         raise ConfigProblems([_unreadable(checkpoint, f"{type(problem).__name__}: {problem}".splitlines()[0])]) from problem
