@@ -17,7 +17,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 help:
 	@echo "make train [ARGS='parallelism=zero2 train.steps=50']   train the default job"
 	@echo "make test                 ruff, mypy and all tests"
-	@echo "make unit [ARGS='...']    pytest alone"
+	@echo "make unit [ARGS='...']    pytest alone; ARGS='-n 0' in one process, for --pdb"
 	@echo "make lint | format | types | docs | deepspeed-keys | golden | install | clean"
 
 train: $(STAMP)
@@ -25,8 +25,9 @@ train: $(STAMP)
 
 test: lint types unit
 
+# two workers; tests/conftest.py says how they share the tests
 unit: $(STAMP)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

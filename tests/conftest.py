@@ -37,6 +37,14 @@ def own_device_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_threads_exported() -> Iterator[None]:
+    """OMP_NUM_THREADS of the shell that starts the tests would be kept, and noted, by every plan."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OMP_NUM_THREADS", raising=False)
+        yield
+
+
 # One machine with eight GPUs, a model of 13 million parameters, everything explicit: each test changes what it is about.
 BASE: dict[str, dict[str, Any]] = {
     "hardware": {
@@ -72,6 +80,20 @@ Make = Callable[..., dict[str, Any]]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/*.txt; read the diff before committing it")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """How workers share the tests (make unit): what starts several ranks or needs the test cluster runs in turn on one of them,
+    for it takes all cores of a small machine; of the rest a file stays together, with its fixtures."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class InTurn(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "ranks" if file.startswith(("tests/integration/", "tests/slurm/")) else file
+
+    return InTurn(config, log)
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def test_a_second_call_installs_nothing(installed: Path) -> None:
         "ruff check .",
         "ruff format --check .",
         "mypy",
-        "python -m pytest ",
+        "python -m pytest -n 2 ",
     ]
 
 
