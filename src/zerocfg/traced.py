@@ -92,9 +92,12 @@ class ModelParameters:
 
     @cached_property
     def is_tied(self) -> bool:
-        """The head is the embedding: one parameter that autograd finishes only at the end of the backward pass."""
-        first = next(iter(self.entries), None)
-        return first is not None and first.head
+        """The head is the embedding: one parameter that autograd finishes only at the end of the backward pass. It comes before the
+        blocks then, under the embedding's name."""
+        for p in self.entries:
+            if p.head or p.block != OUTSIDE:
+                return p.head
+        return False
 
 
 def _largest_block(parameters: Iterable[Parameter]) -> int:
@@ -181,6 +184,7 @@ class ActivationTrace:
     def of_part(self, ranks: int) -> ActivationTrace:
         """For one of `ranks` ranks that share each sample (Ulysses)."""
         counts = {name: getattr(self, name) // ranks for name in _PER_SAMPLE}
+        counts["tokens"] = max(1, counts["tokens"])
         return replace(self, **counts, blocks=self.blocks.scaled(1 / ranks), outside=self.outside.scaled(1 / ranks))
 
     def with_blocks_cut(self, memory: float, work: float) -> ActivationTrace:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from zerocfg.profile.failure import CannotTrace
 from zerocfg.profile.script import trace_script
-from zerocfg.profile.trace import CannotTrace
 
 ROOT = Path(__file__).parents[2]
 TINY = ("model=gpt_tiny", "hardware=a100x4")

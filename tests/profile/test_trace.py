@@ -10,13 +10,14 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from tests.models import GPT2, LLAMA3_8B
 from zerocfg.facts import ModelFacts
 from zerocfg.memory import ActivationTrace, closed_form, parameters_of
 from zerocfg.profile import causal_lm_inputs, trace_model
+from zerocfg.profile.failure import CannotTrace
 from zerocfg.profile.live import live_bytes
-from zerocfg.profile.trace import CannotTrace
 
 ROOT = Path(__file__).parents[2]
 GPT = replace(GPT2, num_hidden_layers=3)
@@ -145,11 +146,75 @@ class LooksAtValues(nn.Module):
 
 
 def test_a_model_that_looks_at_values() -> None:
-    with pytest.raises(CannotTrace, match="fake tensors"):
+    with pytest.raises(CannotTrace, match=r"without data failed at test_trace\.py:\d+: it asks for the values of a tensor"):
         trace_model(LooksAtValues, lambda n: (torch.zeros(n, 4),), dtype="fp32")
     # what was replaced for the trace is back
     assert F.dropout.__module__ == "torch.nn.functional"
     assert torch.get_default_dtype() is torch.float32
+
+
+def test_a_model_that_asks_for_cuda() -> None:
+    def build() -> nn.Module:
+        raise AssertionError("Torch not compiled with CUDA enabled")
+
+    with pytest.raises(CannotTrace, match=r"building the model failed at .* it asks for CUDA by itself"):
+        trace_model(build, lambda n: (torch.zeros(n, 4),), dtype="fp32")
+    assert torch.get_default_dtype() is torch.float32
+
+
+class Recomputes(nn.Module):
+    def __init__(self, reentrant: bool) -> None:
+        super().__init__()
+        self.first, self.second, self.reentrant = nn.Linear(4, 4), nn.Linear(4, 4), reentrant
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        again: torch.Tensor = checkpoint(self.second, self.first(x), use_reentrant=self.reentrant)
+        return again.sum()
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_model_that_recomputes_by_itself(reentrant: bool) -> None:
+    with pytest.raises(CannotTrace, match="recomputes Linear in the backward pass by itself"):
+        trace_model(lambda: Recomputes(reentrant), lambda n: (torch.zeros(n, 4),), dtype="fp32")
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "tokens"),
+    [((3, 8, 8), torch.float32, 1), ((7,), torch.float32, 1), ((7,), torch.int64, 7), ((7, 5), torch.float32, 7), ((), torch.int64, 1)],
+)
+def test_tokens_of_a_sample(shape: tuple[int, ...], kind: torch.dtype, tokens: int) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (self.weight * x).sum()
+
+    assert trace_model(Net, lambda n: (torch.zeros(n, *shape, dtype=kind),), dtype="fp32").tokens == tokens
+
+
+def test_a_shared_embedding_behind_another_parameter() -> None:
+    class Net(nn.Module):
+        def __init__(self, tied: bool) -> None:
+            super().__init__()
+            self.positions = nn.Parameter(torch.zeros(16, 8))
+            self.embed = nn.Embedding(100, 8)
+            self.blocks = nn.ModuleList(nn.Linear(8, 8) for _ in range(2))
+            self.head = nn.Linear(8, 100, bias=False)
+            if tied:
+                self.head.weight = self.embed.weight
+
+        def forward(self, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+            hidden = self.embed(x) + self.positions
+            for block in self.blocks:
+                hidden = block(hidden)
+            return F.cross_entropy(self.head(hidden).flatten(0, 1), targets.flatten())
+
+    for tied in (True, False):
+        parameters = trace_model(lambda tied=tied: Net(tied), causal_lm_inputs(16, 100), dtype="fp32").parameters  # type: ignore[misc]
+        assert parameters is not None
+        assert (parameters.is_tied, parameters.head_numel) == (tied, 800)
 
 
 def test_live_bytes_follow_storages() -> None:

@@ -15,7 +15,8 @@ from typing import Any
 from zerocfg.cli import output
 from zerocfg.diagnostics import ConfigProblems
 from zerocfg.errors import ZerocfgError
-from zerocfg.profile.trace import CannotTrace, Inputs, causal_lm_inputs, trace_model
+from zerocfg.profile.failure import CannotTrace
+from zerocfg.profile.trace import Inputs, causal_lm_inputs, trace_model
 from zerocfg.traced import ActivationTrace, as_profile
 from zerocfg.units import human_bytes, human_count
 
@@ -80,8 +81,12 @@ def profile_command(
 def inputs_of(text: str | None) -> Inputs | None:
     if text is None:
         return None
-    shape = re.fullmatch(r"(\d+)x(\d+)", text)
-    return causal_lm_inputs(int(shape[1]), int(shape[2])) if shape else load(text)
+    if not (shape := re.fullmatch(r"(\d+)(?:x(\d+))?", text)):
+        return load(text)
+    length, vocabulary = int(shape[1]), int(shape[2] or 0)
+    if not length or not vocabulary:
+        raise WrongTarget(f"--input {text} is not LENGTHxVOCABULARY, as in 2048x32000")
+    return causal_lm_inputs(length, vocabulary)
 
 
 def _of_script(script: Path, overrides: Sequence[str], inputs: Inputs | None) -> ActivationTrace:
@@ -136,15 +141,15 @@ def report(trace: ActivationTrace) -> Iterator[str]:
     frozen = f", {human_count(parameters.num_frozen)} frozen" if parameters.num_frozen else ""
     yield f"parameters            {human_count(parameters.num_trainable)} trainable{frozen}"
     yield f"largest module        {human_count(parameters.largest_module)}"
-    yield f"FLOPs a token         {trace.flops_per_token:.4g}, forward and backward"
+    unit = "token" if trace.tokens > 1 else "sample"
+    yield f"{f'FLOPs a {unit}':22}{trace.flops_per_token:.4g}, forward and backward"
     blocks = f"{trace.num_blocks} x {', '.join(trace.block_classes)}" if trace.block_classes else "none found"
     yield f"repeated block        {blocks}"
     yield ""
-    yield f"activations a sample of {trace.tokens} tokens, {trace.dtype}"
+    yield f"activations a sample{f' of {trace.tokens} tokens' if trace.tokens > 1 else ''}, {trace.dtype}"
     yield f"  one block keeps     {human_bytes(trace.block_saved)}; with activation checkpointing {human_bytes(trace.block_input)}"
     yield f"  all that is kept    {human_bytes(per_sample(trace))}"
     yield f"  loss, at its most   {human_bytes(trace.loss_backward)}"
     if trace.block_classes:
         yield ""
-        names = ",".join(trace.block_classes)
-        yield f"stage 3 fetches a block at a time: parallelism.leaf_module_classes=[{names}], found by itself when null"
+        yield "stage 3 fetches a repeated block at a time (parallelism.leaf_module_classes=null finds it)"

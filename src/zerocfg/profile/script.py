@@ -14,7 +14,8 @@ from zerocfg.compiler import open_fields, resolve
 from zerocfg.diagnostics import ConfigProblems, has_errors
 from zerocfg.emit import StoredRun
 from zerocfg.plan import Plan
-from zerocfg.profile.trace import CannotTrace, Inputs, causal_lm_inputs, trace_model
+from zerocfg.profile.failure import CannotTrace
+from zerocfg.profile.trace import Inputs, causal_lm_inputs, trace_model
 from zerocfg.runtime.run import Run
 from zerocfg.schema.load import load
 from zerocfg.traced import ActivationTrace

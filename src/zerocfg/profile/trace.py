@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from zerocfg.errors import ZerocfgError
+from zerocfg.profile.failure import CannotTrace, told_as
 from zerocfg.profile.live import Tally, live_bytes
 from zerocfg.profile.standins import as_on_cuda
 from zerocfg.runtime.leaf import repeated_blocks
@@ -18,10 +18,6 @@ Inputs = Callable[[int], Any]
 
 _SAMPLES = (8, 16)
 """Bytes a sample are the slope between these; enough samples that gradients of weights do not hide activations."""
-
-
-class CannotTrace(ZerocfgError):
-    """The model does not run on fake tensors, or gives no loss."""
 
 
 def causal_lm_inputs(sequence_length: int, vocab_size: int) -> Inputs:
@@ -41,27 +37,26 @@ def trace_model(build: Callable[[], Any], inputs: Inputs, *, dtype: str, tokens:
 
     build: returns a torch.nn.Module without activation checkpointing. Called once, on fake CPU tensors in `dtype` (fp32, fp16,
     bf16). Its output is the loss: a scalar tensor, an object or mapping with a `loss`, or a tuple that begins with it.
-    tokens: a sample's; 0: the second dim of the first input. Raises CannotTrace.
+    tokens: a sample's; 0: what the first input says (_tokens). Raises CannotTrace.
     """
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     before = torch.get_default_dtype()
-    try:
-        with FakeTensorMode():
-            torch.set_default_dtype({"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[dtype])
-            try:
+    with FakeTensorMode():
+        torch.set_default_dtype({"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[dtype])
+        try:
+            with told_as("building the model"):
                 model = build()
+            with told_as("making its inputs"):
                 batches = [inputs(samples) for samples in _SAMPLES]
-            finally:
-                torch.set_default_dtype(before)
-            model.train()
-            names, blocks = repeated_blocks(model)
+        finally:
+            torch.set_default_dtype(before)
+        _check(model, batches[0])
+        model.train()
+        names, blocks = repeated_blocks(model)
+        with told_as("a forward and backward pass on tensors without data"):
             few, many = (_run(model, blocks, batch, samples) for batch, samples in zip(batches, _SAMPLES, strict=True))
-    except ZerocfgError:
-        raise
-    except Exception as error:
-        raise CannotTrace(f"the model does not run on fake tensors: {type(error).__name__}: {str(error).splitlines()[0]}") from error
 
     def slope(name: str) -> int:
         rise: int = getattr(many, name) - getattr(few, name)
@@ -88,6 +83,17 @@ def trace_model(build: Callable[[], Any], inputs: Inputs, *, dtype: str, tokens:
         parameters=parameters_in(model, blocks, few.head),
         block_classes=names,
     )
+
+
+def _check(model: Any, batch: Any) -> None:
+    import torch
+
+    if not isinstance(model, torch.nn.Module):
+        raise CannotTrace(f"it returned {type(model).__name__}, not a torch.nn.Module")
+    if not any(p.requires_grad for p in model.parameters()):
+        raise CannotTrace("it has no trainable parameter")
+    if not isinstance(batch, (tuple, list, Mapping)):
+        raise CannotTrace(f"its inputs are {type(batch).__name__}, not a tuple of positional or a mapping of named arguments")
 
 
 def parameters_in(model: Any, blocks: list[Any], head: Any) -> ModelParameters:
@@ -141,14 +147,14 @@ def _run(model: Any, blocks: list[Any], given: Any, samples: int) -> _Measured:
     live.ignore(model.buffers())
     found = _Measured()
     live.tally = found.around
-    with as_on_cuda(live.attention, live.norm), _hooks(model, blocks, live, found), live:
+    with as_on_cuda(live.attention, live.norm), _hooks(model, blocks, live, found), _without_recomputation(live), live:
         live.count(tree_iter(given))
         output = model(**given) if isinstance(given, Mapping) else model(*given)
         loss = _loss_of(output)
         del output
         if not blocks:
             found.body, found.marks = live.now, [live.now]
-        found.tokens = samples * _first_length(given)
+        found.tokens = samples * _tokens(given)
         found.loss_forward = live.peak - found.marks[-1]
         found.loss_saved = live.now - found.marks[-1]
         live.restart()
@@ -159,6 +165,23 @@ def _run(model: Any, blocks: list[Any], given: Any, samples: int) -> _Measured:
     if blocks:
         found.block_saved = (found.marks[-1] - found.marks[0]) // len(blocks)
     return found
+
+
+@contextmanager
+def _without_recomputation(live: Any) -> Iterator[None]:
+    """A module that runs again in the backward pass is recomputed by the model itself, which is the plan's to decide."""
+    from torch.nn.modules.module import register_module_forward_pre_hook
+
+    def hook(module: Any, _: Any) -> None:
+        if not live.forward:
+            again = f"it recomputes {type(module).__name__} in the backward pass by itself (torch.utils.checkpoint)"
+            raise CannotTrace(f"{again}: build it without, the group activation_checkpointing decides that")
+
+    handle = register_module_forward_pre_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 @contextmanager
@@ -253,9 +276,11 @@ def _first_tensor(values: Any) -> Any:
     return next((v for v in tree_iter(values) if isinstance(v, torch.Tensor) and v.is_floating_point()), None)
 
 
-def _first_length(given: Any) -> int:
+def _tokens(given: Any) -> int:
+    """Of one sample: the second dim of token ids, or of (samples, tokens, features); of images and all else 1."""
     import torch
     from torch.utils._pytree import tree_iter
 
     first = next((v for v in tree_iter(given) if isinstance(v, torch.Tensor)), None)
-    return int(first.shape[1]) if first is not None and first.dim() > 1 else 1
+    sequences = first is not None and (first.dim() == 3 or (first.dim() == 2 and not first.is_floating_point()))
+    return int(first.shape[1]) if first is not None and sequences else 1
