@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from zerocfg.units import human_bytes, human_count
+from zerocfg.units import counted, human_bytes, human_count
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,8 @@ def test_bytes_without_powers_of_ten(size: float, text: str) -> None:
 @pytest.mark.parametrize(("count", "text"), [(999, "999"), (6738415616, "6.74B"), (999_900_000, "1,000M"), (1e18, "1,000,000T")])
 def test_counts(count: float, text: str) -> None:
     assert human_count(count) == text
+
+
+def test_one_thing_and_several() -> None:
+    assert [counted(n, "job") for n in (0, 1, 2)] == ["0 jobs", "1 job", "2 jobs"]
+    assert counted(2, "micro batch") == "2 micro batches"

@@ -305,7 +305,7 @@ def test_a_dry_run_leaves_a_finished_run_as_it_is(app: Path, launcher: str) -> N
     assert dry.returncode == 0, dry.stderr
     assert {path: path.read_bytes() for path in records if path.exists()} == before
     assert "earlier run" not in dry.stdout
-    assert "1 of 1 jobs finished before; 0 to run" in run(app, "hydra.launcher.retry_failed=true").stdout
+    assert "1 of 1 job finished before; 0 to run" in run(app, "hydra.launcher.retry_failed=true").stdout
 
 
 def test_each_failed_job_of_a_sweep_says_why(app: Path) -> None:

@@ -116,7 +116,7 @@ def test_nccl_ends_its_rank_without_a_word_but_in_the_log(paths: JobPaths) -> No
     assert hang.title == "a collective timed out (_ALLGATHER_BASE number 71): rank 1 of 2 is missing"
     assert hang.lines == (
         "timed out: rank 0: WorkNCCL(SeqNum=71, OpType=_ALLGATHER_BASE, NumelIn=8, NumelOut=16, Timeout(ms)=600000)",
-        f"NCCL's flight recorder: {paths.root}/nccl_trace_rank_<rank>, 1 files; torchfrtrace --prefix nccl_trace_rank_ {paths.root}",
+        f"NCCL's flight recorder: {paths.root}/nccl_trace_rank_<rank>, 1 file; torchfrtrace --prefix nccl_trace_rank_ {paths.root}",
     )
     # a rank asks for its own words alone
     assert find_hang(paths, [], 2, logs=False) is None

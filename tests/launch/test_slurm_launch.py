@@ -177,6 +177,7 @@ def test_without_slurm_nothing_is_started(tmp_path: Path) -> None:
     done = run(tmp_path, "hydra.launcher.mem_gb=1", "hydra.launcher.mem_per_cpu_gb=1")
     assert done.returncode == 1
     assert "error[ZC720]" in done.stderr
+    assert "  decided by: command line: hydra.launcher.mem_gb=1\n" in done.stderr
     assert "error[ZC724] hydra/launcher=zerocfg_slurm, but this machine has no sbatch, squeue, scontrol, srun" in done.stderr
     assert done.stderr.count("error[") == 2
     assert "Traceback" not in done.stderr

@@ -155,7 +155,7 @@ def test_without_waiting(app: Path, slurm: SlurmCluster) -> None:
     assert took < 60  # not the 600 s of the first job
     sweep = app / "out dir"
     array = done.stdout.partition("submitted as SLURM array ")[2].partition(",")[0]
-    assert f"`zerocfg jobs {sweep}` shows states and collects results" in done.stdout
+    assert f"`zerocfg jobs '{sweep}'` shows states and collects results" in done.stdout
     assert slurm.wait_job(f"{array}_1") == "COMPLETED"
     assert slurm.wait_job(f"{array}_2") == "FAILED"
     eventually((sweep / "0/sleeping").exists)
@@ -247,6 +247,7 @@ def test_what_sbatch_refuses_is_said_in_its_words(app: Path) -> None:
     assert "Requested reservation is invalid" in done.stderr
     assert "    --reservation=nowhere\n" in done.stderr
     assert done.stderr.count("reservation is invalid") == 1
+    assert "error[ZC729] sbatch refused: unrecognized option '--foo=1'\n" in run(app, "hydra.launcher.sbatch.foo=1").stderr
     assert "nothing was started" in done.stderr
     assert "Traceback" not in done.stderr
     # what an earlier launch wrote of its results would stand
@@ -258,8 +259,11 @@ def test_what_the_cluster_does_not_have_is_refused_before_submission(app: Path) 
     assert done.returncode == 1
     assert "error[ZC725] hydra.launcher.partition=shrt: there is no partition shrt\n  partitions: gpu, short\n" in done.stderr
     assert "try: hydra.launcher.partition=short\n" in done.stderr
-    done = run(app, "hydra.launcher.partition=short", "hydra.launcher.gpus_per_node=5", "hydra.launcher.timeout_min=5")
+    wrong = ("hydra.launcher.gpus_per_node=5", "hydra.launcher.timeout_min=5", "hydra.launcher.mem_gb=-1")
+    done = run(app, "hydra.launcher.partition=short", *wrong)
+    assert "error[ZC723] hydra.launcher.mem_gb=-1.0 is not 0 or more" in done.stderr
     assert "error[ZC726] hydra.launcher.timeout_min=5 is over the limit of partition short: 2 minutes" in done.stderr
+    assert "  decided by: command line: hydra.launcher.timeout_min=5\n" in done.stderr
     assert (
         "error[ZC727] hydra.launcher.gpus_per_node: the run needs 5 GPUs a node, and no node of partition short has more than 4"
         in done.stderr
@@ -296,7 +300,8 @@ def test_ctrl_c_leaves_the_jobs_to_slurm(app: Path, slurm: SlurmCluster) -> None
     (script,) = (app / "out dir/slurm").glob("*_submission.sh")
     job = script.name.removesuffix("_submission.sh")
     assert status == 130
-    assert f"Ctrl-C: 1 jobs go on under SLURM; `zerocfg jobs {app}/out dir` shows them, `scancel {job}` ends them" in out
+    told = f"Ctrl-C: 1 job goes on under SLURM; `zerocfg jobs '{app}/out dir'` shows what becomes of it, `scancel {job}` ends it"
+    assert told in out
     assert "Traceback" not in out
     assert slurm.job_state(job) == "RUNNING"
 

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from zerocfg.cli.launcher_options import launcher_options
+from zerocfg.cli.launcher_options import hydra_overrides, launcher_options
 from zerocfg.cli.outcome import Result
 from zerocfg.compiler import examine
 from zerocfg.compose import Composed, compose
 from zerocfg.diagnostics import Diagnostic, has_errors, in_order
 from zerocfg.launch.options import LocalOptions
-from zerocfg.launch.read_options import GROUP
+from zerocfg.launch.read_options import GROUP, decided
 from zerocfg.launch.slurm_cluster import read_cluster
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_place import Placement
@@ -51,7 +51,7 @@ def examine_for_slurm(
         return Result(composed, None, in_order(found)), ""
     asked = composed.container.get("hardware", {}).get("accelerator") is not None
     shape, problems = placement.shape(outcome.run, str(composed.cfg.hydra.job.name), accelerator_asked=asked)
-    found += problems
+    found += decided(problems, hydra_overrides(composed))
     if has_errors(found):
         return Result(composed, None, in_order(found)), ""
     start = Start(python=options.python or sys.executable, home=os.getcwd(), takes_arguments=True, preflight=options.preflight)

@@ -18,6 +18,7 @@ from zerocfg.deepspeed.importer import Imported, ImportedEntry, import_config
 from zerocfg.deepspeed.importer.read import LARGEST_BYTES, file_problem, parse
 from zerocfg.deepspeed.importer.text import yaml_text
 from zerocfg.diagnostics import ConfigProblems, Diagnostic, has_errors
+from zerocfg.units import counted
 
 _VALUES = ("--world-size", "--model", "--write")
 _FLAGS = ("--force", "--json")
@@ -92,7 +93,7 @@ def import_command(
         output.product(sections(imported))
     counts = Counter(entry.outcome for entry in imported.entries)
     said = ", ".join(f"{counts[outcome]} {outcome}" for outcome in ("expressed", "kept", "migrated", "refused") if counts[outcome])
-    output.say(f"{len(imported.entries)} keys: {said}" if imported.entries else "the file holds no keys")
+    output.say(f"{counted(len(imported.entries), 'key')}: {said}" if imported.entries else "the file holds no keys")
     if target is not None:
         output.say(f"written to {target}: python train.py +{target.parent.name}={target.stem}")
     return 1 if has_errors(imported.notes) else 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from zerocfg.cli import output
 from zerocfg.cli.compile import TARGETS
-from zerocfg.cli.launcher_options import launcher_options
+from zerocfg.cli.launcher_options import hydra_overrides, launcher_options
 from zerocfg.cli.outcome import examine_overrides
 from zerocfg.compose import Composed, compose
 from zerocfg.diagnostics import Diagnostic, has_errors, in_order
@@ -19,7 +19,7 @@ from zerocfg.launch.options import LocalOptions
 from zerocfg.launch.plain import check_folder, folder_problem, prepare_plain, run_here
 from zerocfg.launch.plain_check import check_json_reaches, check_program
 from zerocfg.launch.prepare import PreparedJob
-from zerocfg.launch.read_options import GROUP
+from zerocfg.launch.read_options import GROUP, decided
 from zerocfg.launch.slurm_options import SlurmOptions
 
 
@@ -68,6 +68,7 @@ def start(composed: Composed, overrides: Sequence[str], words: Sequence[str], fo
     found += [*composed.diagnostics, *(d for _, several in prepared.report for d in several)]
     for job in prepared.jobs:
         found += [*check_folder(job.folder), *place.check_start(job)]
+    found = decided(found, hydra_overrides(composed))
     if has_errors(found):
         return _refused(found)
     output.report(_once(found))

@@ -8,6 +8,7 @@ from statistics import median
 
 from zerocfg.diagnostics import Diagnostic, Severity
 from zerocfg.doctor.node_check import Record
+from zerocfg.units import counted
 
 STRAGGLER = 0.8
 """Of the median TFLOP/s: below it a GPU holds all others up."""
@@ -152,4 +153,4 @@ def summary(records: Mapping[int, Record]) -> str:
     rate = min((record.busbw_gbps for record in records.values()), default=0.0)
     slowest, fastest = min(tflops, default=0.0), max(tflops, default=0.0)
     reached = f"product {slowest:.3g} to {fastest:.3g} TFLOP/s" + (f", all-reduce {rate:.3g} GB/s" if rate else "")
-    return f"preflight: {len(hosts)} node{'s' if len(hosts) != 1 else ''}, {len(records)} ranks; {reached}"
+    return f"preflight: {counted(len(hosts), 'node')}, {counted(len(records), 'rank')}; {reached}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.results import RankResult
 from zerocfg.runtime.heartbeat import Beat, read_beats, waited_for, who_is_missing
+from zerocfg.units import counted
 
 _TIMED_OUT = re.compile(
     r"Watchdog caught collective operation timeout: (?P<nccl>WorkNCCL\([^)\n]*\)[^)\n]*\)?)"
@@ -135,7 +136,7 @@ def _flight_recorder(paths: JobPaths) -> list[str]:
     if not dumps:
         return []
     read = f"torchfrtrace --prefix {paths.flight_recorder.name} {shlex.quote(str(paths.root))}"
-    return [f"NCCL's flight recorder: {paths.flight_recorder}<rank>, {len(dumps)} files; {read}"]
+    return [f"NCCL's flight recorder: {paths.flight_recorder}<rank>, {counted(len(dumps), 'file')}; {read}"]
 
 
 def _end_of(path: Path) -> str:

@@ -26,11 +26,12 @@ from zerocfg.launch.hydra_state import hydra_config
 from zerocfg.launch.options import LocalOptions, OnInfeasible
 from zerocfg.launch.payload import Sealer, frozen
 from zerocfg.launch.prepare import Infeasible, Prepared, PreparedJob, prepare
-from zerocfg.launch.read_options import Options, read_options
+from zerocfg.launch.read_options import Options, decided, read_options
 from zerocfg.launch.returns import earlier_return
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_state import check_active
 from zerocfg.launch.sweep_results import SweepRow, read_rows, results_table, sweep_row, write_results
+from zerocfg.units import counted
 
 log = logging.getLogger("zerocfg.launch")
 
@@ -144,6 +145,7 @@ def begin(
     for found in (list(problems), in_use):
         if found:
             prepared.report.append(("", found))
+    prepared.report = [(title, decided(found, asked.hydra_overrides)) for title, found in prepared.report]
     launch = Launch(asked, prepared, sealing(asked), list(prepared.jobs))
     if problem := _problem(launch, total):
         if asked.fresh_folder and asked.sweep.is_dir():
@@ -193,7 +195,7 @@ def _take_over(launch: Launch) -> None:
             launch.returns[job.number], launch.states[job.number] = ret, "finished before"
             launch.jobs.remove(job)
     total = len(launch.prepared.jobs)
-    log.info("%d of %d jobs finished before; %d to run", total - len(launch.jobs), total, len(launch.jobs))
+    log.info("%d of %s finished before; %d to run", total - len(launch.jobs), counted(total, "job"), len(launch.jobs))
 
 
 def sealing(asked: Asked) -> Callable[[PreparedJob], bytes]:

@@ -12,6 +12,7 @@ from zerocfg.gpus import gpu_facts
 from zerocfg.hidden import hide_override
 from zerocfg.plan import Plan
 from zerocfg.schema.checkpoint import CheckpointConfig
+from zerocfg.units import counted
 
 _TAGS = ("%j", "%t", "%A", "%a")
 
@@ -46,8 +47,8 @@ def check_machine(plan: Plan, detected: Detected, environ: Mapping[str, str]) ->
     gpus = detected.gpus
     mask = environ.get("CUDA_VISIBLE_DEVICES")
     if len(gpus) < hardware.gpus_per_node:
-        counted = Counter(gpu.name for gpu in gpus)
-        names = ", ".join(f"{n} x {name}" for name, n in counted.items()) or "none"
+        by_name = Counter(gpu.name for gpu in gpus)
+        names = ", ".join(f"{n} x {name}" for name, n in by_name.items()) or "none"
         detail = [f"found on {detected.host or 'this machine'}: {names}"]
         if detected.reason:
             detail.append(f"because: {detected.reason}")
@@ -56,7 +57,8 @@ def check_machine(plan: Plan, detected: Detected, environ: Mapping[str, str]) ->
         yield Diagnostic(
             code="ZC701",
             path="hardware.gpus_per_node",
-            message=f"the run is for {hardware.gpus_per_node} GPUs a node ({hardware.gpu or hardware.name}), this machine has {len(gpus)}",
+            message=f"the run is for {counted(hardware.gpus_per_node, 'GPU')} a node ({hardware.gpu or hardware.name}), "
+            f"this machine has {len(gpus)}",
             detail=tuple(detail),
             hint=", ".join(["hardware=auto", *fewer, "hardware=cpu"]) + "; `zerocfg compile` needs no GPU",
         )

@@ -24,6 +24,7 @@ from zerocfg.launch.pool import Lease, Pool, needed
 from zerocfg.launch.prepare import PreparedJob
 from zerocfg.launch.results import read_results, saved_and_stopped
 from zerocfg.launch.returns import failed_return, preempted, was_shown
+from zerocfg.units import counted
 
 log = logging.getLogger("zerocfg.launch")
 
@@ -167,7 +168,9 @@ class LocalQueue:
         elif not self._running and self._waits_since[1] and now - self._waits_since[1] > _TELL_SECONDS:
             self._waits_since = (job.number, 0.0)
             gpus, cores = self._size(job)
-            log.info("job %d waits for %s: other runs of yours use them", job.number, f"{gpus} GPUs" if gpus else f"{cores} cores")
+            log.info(
+                "job %d waits for %s: other runs of yours use them", job.number, counted(gpus, "GPU") if gpus else counted(cores, "core")
+            )
 
     def _take_in_what_ended(self) -> None:
         for running in [r for r in self._running if r.done()]:
@@ -187,7 +190,7 @@ class LocalQueue:
             seconds = f", up to {running.shutdown_seconds:.0f} s; Ctrl-C again: at once" if saves else ""
             log.info("job %d: %s, %s%s", running.job.number, how, "saving and stopping" if saves else "stopping all ranks", seconds)
         if self._waiting:
-            log.info("%s: %d jobs not started", how, len(self._waiting))
+            log.info("%s: %s not started", how, counted(len(self._waiting), "job"))
         left = list(self._running)
         try:
             while left:
@@ -218,7 +221,7 @@ def size_of(job: PreparedJob) -> str:
     if job.run is None:
         return "one process"
     plan = job.run.plan
-    return f"{plan.topology.world_size} ranks, {plan.topology.backend}, ZeRO stage {plan.zero.stage}"
+    return f"{counted(plan.topology.world_size, 'rank')}, {plan.topology.backend}, ZeRO stage {plan.zero.stage}"
 
 
 def report(running: LocalJob, ret: JobReturn, *, in_full: bool) -> None:

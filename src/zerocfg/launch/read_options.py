@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar, get_type_hints
 
@@ -60,7 +60,15 @@ def read_options(
     for found in _out_of_range(options, start and not options.dry_run):
         problems.append(found)
         setattr(options, found.path.rpartition(".")[2], getattr(kind(), found.path.rpartition(".")[2]))
-    return options, [replace(found, decided_by=_decided_by(found.path, overrides)) for found in problems]
+    return options, decided(problems, overrides)
+
+
+def decided(problems: Iterable[Diagnostic], overrides: Sequence[str]) -> list[Diagnostic]:
+    """The problems; those of hydra's own keys with the override that set them. overrides: those of hydra.*, as typed."""
+    return [
+        replace(found, decided_by=_decided_by(found.path, overrides)) if found.path.startswith("hydra") and not found.decided_by else found
+        for found in problems
+    ]
 
 
 def _name(kind: type) -> str:
@@ -117,5 +125,5 @@ def _range(options: LocalOptions | SlurmOptions, name: str, wanted: str) -> Diag
 
 
 def _decided_by(path: str, overrides: Sequence[str]) -> str:
-    said = [line for line in overrides if line.partition("=")[0].lstrip("+~").strip() == path]
+    said = [line for line in overrides if f"{path}.".startswith(f"{line.partition('=')[0].lstrip('+~').strip()}.")]
     return f"command line: {shown(said[-1])}" if said else ""

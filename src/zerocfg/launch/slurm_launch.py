@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -30,6 +31,7 @@ from zerocfg.launch.slurm_state import SlurmJob, keep_jobs, word
 from zerocfg.launch.slurm_submit import submit
 from zerocfg.launch.slurm_wait import wait_for
 from zerocfg.passes.lower.slurm import SlurmShape
+from zerocfg.units import counted
 
 log = logging.getLogger("zerocfg.launch")
 
@@ -116,7 +118,9 @@ class Submission:
         else:
             with uncollected():
                 returns |= {job.number: SubmittedReturn.of(job, submitted[job.number]) for job in ready if job.number in submitted}
-            log.info("not waiting (hydra.launcher.wait=false); `zerocfg jobs %s` shows states and collects results", self.sweep)
+            log.info(
+                "not waiting (hydra.launcher.wait=false); `zerocfg jobs %s` shows states and collects results", shlex.quote(str(self.sweep))
+            )
             self.states.update(dict.fromkeys(submitted, "SUBMITTED"))
         return returns
 
@@ -198,11 +202,11 @@ def numbers(of: Sequence[int]) -> str:
 
 
 def _size(job: PreparedJob, shape: SlurmShape) -> str:
-    nodes = f"{shape.nodes} node{'s' if shape.nodes > 1 else ''} a job"
+    nodes = f"{counted(shape.nodes, 'node')} a job"
     if job.run is None:
         return f"{nodes}, one process"
     plan = job.run.plan
-    return f"{nodes}, {plan.topology.world_size} ranks, {plan.topology.backend}, ZeRO stage {plan.zero.stage}"
+    return f"{nodes}, {counted(plan.topology.world_size, 'rank')}, {plan.topology.backend}, ZeRO stage {plan.zero.stage}"
 
 
 def _nothing_done(job: PreparedJob) -> JobReturn:

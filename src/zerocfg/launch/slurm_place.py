@@ -56,11 +56,12 @@ class Placement:
         found = [*problems, *check_signal(options)]
         if run is not None and run.plan.detected and not accelerator_asked and self.machine.unknown:
             return shape, [*found, unknown_hardware(self.machine.unknown)] if self._needs_cluster else found
-        if not found and isinstance(self._cluster, Cluster):
+        if isinstance(self._cluster, Cluster):
             asked = (shape, run is not None)
             if asked not in self._checked:
                 self._checked[asked] = list(check_request(self._options, shape, self._cluster, os.environ, grouped=run is not None))
-            found += self._checked[asked]
+            told = {problem.path for problem in found}
+            found += [problem for problem in self._checked[asked] if problem.path not in told]
         return _without_secrets(_in_container(shape, run), run), found
 
 

@@ -14,6 +14,7 @@ from zerocfg.gpus import TABLE, GpuFacts, gpu_facts
 from zerocfg.launch.slurm_cluster import Cluster, Node, Unread
 from zerocfg.passes.lower.slurm import PATH, SlurmShape
 from zerocfg.schema.slurm import SlurmConfig
+from zerocfg.units import counted
 
 _WORDY = re.compile(r"^((scontrol|sbatch)[^:]*: )+((error|fatal): )?|^(error|fatal): ")
 """Before the message of a line of theirs: `scontrol show config: scontrol: error: `."""
@@ -126,25 +127,25 @@ def _too_much(
         )
         return
     wanted = (
-        (says_gpus, gpus, "GPUs a node", [n.num_gpus(config.gpu_type) for n in nodes], f"{says_gpus}={{}}"),
+        (says_gpus, gpus, counted(gpus, "GPU"), [n.num_gpus(config.gpu_type) for n in nodes], f"{says_gpus}={{}}"),
         (
             f"{PATH}.cpus_per_task",
             cpus,
-            "CPUs a node",
+            counted(cpus, "CPU"),
             [n.cpus for n in nodes],
             f"{PATH}.cpus_per_task={{0}}" + (", or hardware.cpus_per_node={0}" if says_gpus.startswith("hardware.") else ""),
         ),
-        (f"{PATH}.mem_gb", memory, "MiB of memory a node", [n.memory_mb for n in nodes], f"{PATH}.mem_gb=0 for all of a node's"),
+        (f"{PATH}.mem_gb", memory, f"{memory:g} MiB of memory", [n.memory_mb for n in nodes], f"{PATH}.mem_gb=0 for all of a node's"),
     )
     over = False
-    for path, amount, unit, there, hint in wanted:
+    for path, amount, said, there, hint in wanted:
         most = max(there, default=0)
         if amount > most and nodes:
             over = True
             yield Diagnostic(
                 code="ZC727",
                 path=path,
-                message=f"{path}: the run needs {amount:g} {unit}, and no node of {where} has more than {most:g}",
+                message=f"{path}: the run needs {said} a node, and no node of {where} has more than {most:g}",
                 detail=(f"nodes looked at: {len(nodes)}",),
                 hint=hint.format(most) if most else f"another {PATH}.partition",
             )
@@ -153,7 +154,8 @@ def _too_much(
     fitting = sum(n.num_gpus(config.gpu_type) >= gpus and n.cpus >= cpus and n.memory_mb >= memory for n in nodes)
     most_nodes = min(float(fitting), max_nodes)
     if shape.nodes > most_nodes:
-        per_node = f"{gpus} GPUs, {cpus} CPUs" + (f", {memory:g} MiB" if memory else "")
+        asked = ((gpus, counted(gpus, "GPU")), (cpus, counted(cpus, "CPU")), (memory, f"{memory:g} MiB"))
+        per_node = ", ".join(text for amount, text in asked if amount)
         yield Diagnostic(
             code="ZC727",
             path=says_nodes,
@@ -229,7 +231,7 @@ def _boards(nodes: Sequence[Node], where: str) -> tuple[tuple[DetectedGpu, ...],
         named = f"of gres type {kind}" if kind else "without a type"
         alike = [row.gpu for row in TABLE if kind and kind.casefold() in row.gpu.casefold()]
         says = f", which may be {' or '.join(alike)}" if alike else ", which names no board that zerocfg knows"
-        return (), f"{where} has {count} GPUs {named} a node{says if kind else ''}"
+        return (), f"{where} has {counted(count, 'GPU')} {named} a node{says if kind else ''}"
     gpu = DetectedGpu(index=0, uuid="", name=sheet.gpu, memory_bytes=sheet.memory_bytes, compute_capability=sheet.compute_capability)
     return (gpu,) * count, ""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import time
 from collections.abc import Collection, Iterable, Iterator
@@ -229,5 +230,5 @@ def check_active(folders: Iterable[Path], sweep: Path) -> Iterator[Diagnostic]:
                 message=f"SLURM job {job.slurm_id} is using {job.folder}"
                 if answered
                 else f"SLURM job {job.slurm_id} may still be using {job.folder}: the controller does not answer",
-                hint=f"wait for it (`zerocfg jobs {sweep}`), `scancel {job.slurm_id}`, or another hydra.sweep.dir",
+                hint=f"wait for it (`zerocfg jobs {shlex.quote(str(sweep))}`), `scancel {job.slurm_id}`, or another hydra.sweep.dir",
             )

@@ -86,7 +86,7 @@ def _executor(folder: Path, text: str) -> Any:
 
 
 def _refused(words: str, text: str) -> Diagnostic:
-    lines = [line.removeprefix("sbatch: ").strip() for line in words.splitlines() if line.strip()]
+    lines = [line.removeprefix("sbatch: ").strip() for line in words.splitlines() if line.strip() and not line.startswith("Try ")]
     said = [line for line in lines if line.startswith(("error:", "fatal:"))] or lines or ["no reason given"]
     if any(_SILENT.search(line) for line in said):
         return no_answer("\n".join(said))

@@ -26,6 +26,7 @@ from zerocfg.launch.returns import job_return, was_shown
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_script import SLURM_DIR
 from zerocfg.launch.slurm_state import JobState, SlurmJob, exit_code, keep_jobs, query, with_end
+from zerocfg.units import counted
 
 log = logging.getLogger("zerocfg.launch")
 _SETTLE_SECONDS = 10.0
@@ -69,7 +70,12 @@ def wait_for(
         except KeyboardInterrupt:
             left = [submitted[job.number].slurm_id for job in jobs if job.number not in returns]
             log.info(
-                "Ctrl-C: %d jobs go on under SLURM; `zerocfg jobs %s` shows them, `scancel %s` ends them", len(left), sweep, " ".join(left)
+                "Ctrl-C: %s under SLURM; `zerocfg jobs %s` shows what becomes of %s, `scancel %s` ends %s",
+                "1 job goes on" if len(left) == 1 else f"{len(left)} jobs go on",
+                shlex.quote(str(sweep)),
+                "it" if len(left) == 1 else "them",
+                " ".join(left),
+                "it" if len(left) == 1 else "them",
             )
             raise SystemExit(130) from None
     if len(jobs) > 1:
@@ -156,7 +162,7 @@ def outcome(job: PreparedJob, record: SlurmJob, state: JobState, sweep: Path) ->
     if status and len(ranks) == job.world_size and all(rank.ok for rank in ranks.values()):
         # torchrun takes a signal for a failure, whatever its ranks made of it
         last = _tail(JobPaths(job.folder).starter_log)
-        return f"all {job.world_size} ranks returned, but torchrun ended with exit status {status}: by a signal?\n{last}"
+        return f"all {counted(job.world_size, 'rank')} returned, but torchrun ended with exit status {status}: by a signal?\n{last}"
     if status - 128 in _ASKED:
         return NodeOutcome(1, f"{signal.Signals(status - 128).name} (SLURM job {record.slurm_id} {state.state})")
     # a shell's way to say that a signal has ended it
@@ -186,7 +192,9 @@ def _status(code: str, state: JobState) -> int:
 def _batch_failure(record: SlurmJob, state: JobState, code: str, sweep: Path) -> str:
     """The ranks never started: the batch script's log says why, if there is one."""
     log_file = sweep / SLURM_DIR / record.batch_log
-    lines = _tail(log_file) or "(no log: the node cannot write there; hydra.sweep.dir must be on a file system that all nodes share)"
+    none = "(no log: the node cannot write there; hydra.sweep.dir must be on a file system that all nodes share)"
+    empty = "(nothing: a line of hydra.launcher.setup ended the script, or something killed it)"
+    lines = _tail(log_file) or (empty if log_file.is_file() else none)
     return f"SLURM job {record.slurm_id} {state.state} {state.reason} exit code {code} on {state.nodes or 'no node'}\n{log_file}:\n{lines}"
 
 

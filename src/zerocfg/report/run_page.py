@@ -12,7 +12,7 @@ from zerocfg.report.data import RunData, number
 from zerocfg.report.html import Markup, tag
 from zerocfg.report.parts import badge, charts, chips, details, document, notes, section, table, tiles
 from zerocfg.report.scales import plain, seconds
-from zerocfg.units import human_bytes
+from zerocfg.units import counted, human_bytes
 
 PARTS = (("forward", 0), ("backward", 1), ("optimizer", 2), ("data", 4))
 """Parts of a step's time, with their colours; what they leave is between them."""
@@ -44,7 +44,7 @@ def about(run: RunData) -> list[str]:
         str(model),
         f"ZeRO stage {stage:.0f}" if stage is not None else "",
         str(run.get("precision.dtype", "")),
-        f"{run.world_size} ranks{f' on {nodes} nodes' if nodes > 1 else ''}" if run.world_size else "",
+        f"{counted(run.world_size, 'rank')}{f' on {nodes} nodes' if nodes > 1 else ''}" if run.world_size else "",
         str(where),
         f"global batch {plain(batch)}" if (batch := number(run.get("batch.global_batch_size"))) else "",
         _when(run),
@@ -249,5 +249,5 @@ def _values(run: RunData) -> Markup | None:
     every = -(-len(run.records) // _MOST_ROWS)
     shown = [r for i, r in enumerate(run.records) if i % every == 0 or i == len(run.records) - 1]
     rows = [[(form(value) if (value := r.get(name)) is not None else "", value) for name, form in columns] for r in shown]
-    heading = f"{len(run.records)} lines of metrics.jsonl" + (f", every {every}th shown" if every > 1 else "")
+    heading = f"{counted(len(run.records), 'line')} of metrics.jsonl" + (f", every {every}th shown" if every > 1 else "")
     return tag("details", tag("summary", heading), table([(name.replace("_", " "), "n") for name, _ in columns], rows))

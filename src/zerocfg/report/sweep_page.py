@@ -11,14 +11,14 @@ from zerocfg.report.html import Markup, tag
 from zerocfg.report.parts import badge, charts, chips, document, notes, section, table, tiles
 from zerocfg.report.run_page import about, log_details, time_bars
 from zerocfg.report.scales import plain, seconds
-from zerocfg.units import human_bytes
+from zerocfg.units import counted, human_bytes
 
 MOST_CURVES, MOST_BARS, MOST_LOGS = 60, 40, 20
 
 
 def sweep_page(sweep: SweepData) -> str:
-    counted = Counter(job.state for job in sweep.jobs)
-    states = [badge(state, count) for state, count in counted.most_common()]
+    by_state = Counter(job.state for job in sweep.jobs)
+    states = [badge(state, count) for state, count in by_state.most_common()]
     common = _common(sweep)
     head = [tag("h1", sweep.name, *states), tag("p", " · ".join(common), class_="about") if common else None]
     body = [
@@ -30,7 +30,7 @@ def sweep_page(sweep: SweepData) -> str:
         section("What all jobs have", chips(_shared(sweep))),
         section("Missing or damaged", _missing(sweep)),
     ]
-    return document(f"{sweep.name} · zerocfg", head, body, f"{sweep.folder} · {len(sweep.jobs)} jobs · zerocfg report")
+    return document(f"{sweep.name} · zerocfg", head, body, f"{sweep.folder} · {counted(len(sweep.jobs), 'job')} · zerocfg report")
 
 
 def _common(sweep: SweepData) -> list[str]:

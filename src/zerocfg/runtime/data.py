@@ -8,6 +8,7 @@ from typing import Any
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.runtime.random_state import host_state, set_host_state
+from zerocfg.units import counted
 
 
 class MicroBatches(Iterator[Any]):
@@ -81,7 +82,7 @@ class MicroBatches(Iterator[Any]):
             set_host_state(state["random"])
         for _ in islice(self, micro_batches):
             pass
-        return f"{micro_batches} micro batches read and dropped"
+        return f"{counted(micro_batches, 'micro batch')} read and dropped"
 
 
 def _parts(batches: Any) -> list[Any]:

@@ -15,6 +15,7 @@ from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.runtime.heartbeat import set_timeout
 from zerocfg.runtime.leaf import mark_leaf_modules
 from zerocfg.runtime.stage0 import forget_empty_step
+from zerocfg.units import counted
 
 if TYPE_CHECKING:
     from zerocfg.runtime.run import Run
@@ -59,7 +60,7 @@ def start(run: Run) -> None:
             ]
         )
     if first and run.rank == 0:
-        log.info("%s, %d ranks, %s", backend_name(run), run.world_size, torch.cuda.get_device_name() if cuda else "cpu")
+        log.info("%s, %s, %s", backend_name(run), counted(run.world_size, "rank"), torch.cuda.get_device_name() if cuda else "cpu")
 
 
 def collective_timeout(run: Run) -> timedelta:

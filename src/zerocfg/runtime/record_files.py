@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 from zerocfg.emit import replace_text, set_aside
+from zerocfg.units import counted
 
 log = logging.getLogger("zerocfg")
 METRICS = "metrics.jsonl"
@@ -22,7 +23,7 @@ def drop_redone(metrics: Path, start: int) -> None:
     kept = [line for line in lines if (step := _step_of(line)) is not None and step <= start]
     if len(kept) < len(lines):
         replace_text(metrics, "".join(kept))
-        log.info("%s: %d lines after step %d are dropped, those steps are done again", metrics.name, len(lines) - len(kept), start)
+        log.info("%s: %s after step %d dropped, to be done again", metrics.name, counted(len(lines) - len(kept), "line"), start)
 
 
 def _step_of(line: str) -> int | None:

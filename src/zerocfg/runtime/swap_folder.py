@@ -20,7 +20,7 @@ from zerocfg.artifact import NVME_PREFIX, nvme_sections
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.memory import ModelNotDescribed, estimate
 from zerocfg.plan import Plan
-from zerocfg.units import human_bytes
+from zerocfg.units import counted, human_bytes
 
 PATH = "offload.nvme_path"
 _LOCK = ".lock."
@@ -106,7 +106,7 @@ def check_space(deepspeed: Mapping[str, Any], plan: Plan, *, reclaimed: int = 0)
             code="ZC713",
             path=PATH,
             message=f"{PATH}={base} has {human_bytes(free)} free, and the run swaps {human_bytes(needed)} there on each node",
-            detail=(f"{what} of {plan.topology.nproc_per_node} ranks a node at stage {plan.zero.stage}",),
+            detail=(f"{what} of {counted(plan.topology.nproc_per_node, 'rank')} a node at stage {plan.zero.stage}",),
             hint=f"{PATH}=FOLDER on a larger disk, or offload=optimizer, which takes host memory",
         )
 

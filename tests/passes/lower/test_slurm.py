@@ -172,6 +172,8 @@ def test_equal_requests_are_one_shape() -> None:
         ({"cpus_per_task": 0}, [("ZC723", "cpus_per_task")], {"cpus_per_task": 1}),
         ({"array_parallelism": 0}, [("ZC723", "array_parallelism")], {"array_parallelism": 1}),
         ({"signal": "B:USR2"}, [("ZC723", "signal")], {"signal": "TERM"}),
+        ({"signal": "USR9"}, [("ZC723", "signal")], {"signal": "sigusr1"}),
+        ({"signal_delay_s": 65536}, [("ZC723", "signal_delay_s")], {"signal_delay_s": 65535}),
         ({"setup": ["export HF_TOKEN=abc"]}, [("ZC814", "setup")], {"setup": ["export HF_TOKEN=$(cat token)"]}),
         ({"srun": {"export": "ALL,HF_TOKEN=abc"}}, [("ZC814", "srun.export")], {"srun": {"export": "ALL"}}),
         ({"partition": "a\nb"}, [("ZC723", "partition")], {"partition": "a b"}),

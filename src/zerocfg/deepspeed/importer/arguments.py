@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic, Severity
+from zerocfg.units import counted
 
 ARGUMENT_CODES: dict[str, str] = {
     "ZC920": "An argument beside the file that is not known, or has no such value.",
@@ -101,7 +102,7 @@ def read_arguments(words: Sequence[str], script: Sequence[str] = ()) -> Argument
 
 
 def two_worlds(first: str, size: int, second: str, other: int) -> Diagnostic:
-    return Diagnostic(code="ZC923", message=f"{first} is {size} ranks, {second} is {other}", hint="give one of them")
+    return Diagnostic(code="ZC923", message=f"{first} is {counted(size, 'rank')}, {second} is {other}", hint="give one of them")
 
 
 def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str | None, str]]:

@@ -8,6 +8,7 @@ from zerocfg.deepspeed.importer.draft import Draft, split
 from zerocfg.deepspeed.importer.text import is_name, sayable
 from zerocfg.deepspeed.importer.world import MICRO, STEPS, TOTAL, micro_and_steps, tiles, world_sizes
 from zerocfg.deepspeed.keys import optimizer_type
+from zerocfg.units import counted
 
 ZERO = "zero_optimization"
 _LARGEST = 2**63 - 1
@@ -76,7 +77,7 @@ def tensor_parallel_batch(draft: Draft, world_size: int | None) -> None:
     elif world_size is not None:
         draft.leaves[MICRO], draft.leaves[STEPS] = micro_and_steps(total, micro, steps, world_size)
         became = f"{MICRO}={draft.leaves[MICRO]} and {STEPS}={draft.leaves[STEPS]}"
-        draft.drop(TOTAL, "ZC909", f"became {became}, as DeepSpeed derives them on {world_size} ranks")
+        draft.drop(TOTAL, "ZC909", f"became {became}, as DeepSpeed derives them on {counted(world_size, 'rank')}")
     else:
         draft.refuse(TOTAL, "ZC643", "what it means depends on the ranks with tensor_parallel.autotp_size; try: --world-size N")
 

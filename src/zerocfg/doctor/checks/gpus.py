@@ -14,6 +14,7 @@ from zerocfg.doctor.machine import Machine
 from zerocfg.doctor.needs import Needs
 from zerocfg.gpus import gpu_facts
 from zerocfg.probe.health import GpuState
+from zerocfg.units import counted
 
 GIB = 2**30
 _BUSY_SHARE = 0.05
@@ -51,7 +52,9 @@ def gpus(machine: Machine, needs: Needs) -> Iterator[Finding]:
     names = ", ".join(f"{n} x {name}" for name, n in Counter(gpu.name for gpu in found.gpus).items()) or "none"
     if len(found.gpus) < needs.gpus:
         reason = f": {found.reason}" if found.reason else ""
-        yield fail("ZC823", f"the run needs {needs.gpus} GPUs, this machine has {names}{reason}", "hardware=auto, or hardware=cpu")
+        yield fail(
+            "ZC823", f"the run needs {counted(needs.gpus, 'GPU')}, this machine has {names}{reason}", "hardware=auto, or hardware=cpu"
+        )
     elif not found.gpus:
         yield warn("ZC823", f"no GPU: {found.reason or 'none is listed'}", "nothing, for hardware=cpu")
     else:
@@ -139,12 +142,12 @@ def _xids(machine: Machine, needs: Needs) -> Iterator[Finding]:
     """Errors that the driver has logged since boot; often only root may read them."""
     if not machine.health().gpus:
         return
-    counted: Counter[int] = Counter(int(number) for number in re.findall(r"NVRM: Xid \([^)]*\): (\d+)", machine.run("dmesg").stdout))
-    for number, times in sorted(counted.items()):
+    seen: Counter[int] = Counter(int(number) for number in re.findall(r"NVRM: Xid \([^)]*\): (\d+)", machine.run("dmesg").stdout))
+    for number, times in sorted(seen.items()):
         meaning, hardware = xid_meaning(number)
         if hardware:
             fix = "nvidia-smi -q -d ECC,ROW_REMAPPER; drain the node where it comes again"
-            yield warn("ZC825", f"the kernel log has Xid {number} {times} times: {meaning}", fix)
+            yield warn("ZC825", f"the kernel log has Xid {number} {counted(times, 'time')}: {meaning}", fix)
 
 
 def links(machine: Machine, needs: Needs) -> Iterator[Finding]:

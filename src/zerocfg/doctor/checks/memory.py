@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from zerocfg.doctor.finding import Finding, bad, ok, warn
 from zerocfg.doctor.machine import Machine
 from zerocfg.doctor.needs import Needs
+from zerocfg.units import counted
 
 GIB, MIB = 2**30, 2**20
 _SHM_NEEDED, _SHM_GOOD = 512 * MIB, GIB
@@ -56,7 +57,7 @@ def limits(machine: Machine, needs: Needs) -> Iterator[Finding]:
 def host(machine: Machine, needs: Needs) -> Iterator[Finding]:
     """ZC843."""
     found, plan = machine.detected(), needs.plan
-    text = f"{found.cpus} cores, {_size(found.host_memory_bytes)}, {found.numa_nodes} NUMA node{'s' if found.numa_nodes > 1 else ''}"
+    text = f"{counted(found.cpus, 'core')}, {_size(found.host_memory_bytes)}, {counted(found.numa_nodes, 'NUMA node')}"
     if plan is None or plan.detected or needs.slurm:
         yield ok(text)
         return
@@ -65,7 +66,7 @@ def host(machine: Machine, needs: Needs) -> Iterator[Finding]:
     if found.cpus < hardware.cpus_per_node:
         less = True
         fix = f"hardware.cpus_per_node={found.cpus}, so that OMP_NUM_THREADS fits"
-        yield warn("ZC843", f"{found.cpus} cores here, hardware.cpus_per_node={hardware.cpus_per_node}", fix)
+        yield warn("ZC843", f"{counted(found.cpus, 'core')} here, hardware.cpus_per_node={hardware.cpus_per_node}", fix)
     # what the firmware keeps is no surprise
     if found.host_memory_bytes < 0.9 * hardware.host_memory_bytes:
         less = True

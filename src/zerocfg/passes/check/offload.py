@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from zerocfg.diagnostics import Diagnostic, Severity
 from zerocfg.plan import Plan
+from zerocfg.units import counted
 
 _NVME = {
     "param": ("param_buffer_count", "param_buffer_size", "param_max_in_cpu"),
@@ -106,7 +107,7 @@ def nvme_buffer_size(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
             code="ZC316",
             path="offload.param_buffer_size",
             message=f"offload.param_buffer_size={size} is smaller than a rank's shard of the largest parameter, {largest} elements",
-            detail=(f"{plan.model.largest_parameter} elements / {shards} ranks, rounded up = {largest}",),
+            detail=(f"{plan.model.largest_parameter} elements / {counted(shards, 'rank')}, rounded up = {largest}",),
             hint=f"offload.param_buffer_size={largest}",
         )
 

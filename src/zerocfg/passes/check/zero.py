@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from zerocfg.diagnostics import Diagnostic, Severity
 from zerocfg.plan import Plan
+from zerocfg.units import counted
 
 _STAGE_3_ONLY = (
     "stage3_prefetch_bucket_size",
@@ -72,7 +73,7 @@ def hpz_divides(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
         yield Diagnostic(
             code="ZC307",
             path="parallelism.zero_hpz_partition_size",
-            message=f"parallelism.zero_hpz_partition_size={hpz} does not divide the world of {world} ranks",
+            message=f"parallelism.zero_hpz_partition_size={hpz} does not divide the world of {counted(world, 'rank')}",
             detail=(f"{world} / {hpz} = {world / hpz:.4g}" if hpz else "1 is off",),
             hint=f"parallelism.zero_hpz_partition_size={plan.topology.nproc_per_node}",
         )

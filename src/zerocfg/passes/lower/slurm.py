@@ -40,6 +40,9 @@ _FIXED_IN_SRUN = frozenset({"nodes", "ntasks", "output", "error", "input", "open
 _OURS = re.compile(
     r"(SLURM|SLURMD|SBATCH|SRUN|SALLOC|PET|TORCHELASTIC)_|(RANK|WORLD_SIZE|LOCAL_RANK|MASTER_(ADDR|PORT)|CUDA_VISIBLE_DEVICES)$"
 )
+# Those that a process can handle and that nothing of ours means something else by; sbatch's man page for the longest delay.
+_SIGNALS = ("USR2", "USR1", "TERM", "INT", "HUP", "QUIT", "ALRM", "CONT", "URG")
+_LONGEST_SIGNAL_DELAY_S = 65535
 _OPTION = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
@@ -167,13 +170,13 @@ def _disagreements(config: SlurmConfig, resources: Resources | None) -> Iterator
         ("gpus_per_node", config.gpus_per_node, "hardware.gpus_per_node", resources.gpus_per_node),
     ):
         if asked is not None and asked != planned:
-            unit = "" if mine == "nodes" or resources.gpus_per_node else " ranks on cpu and no GPU"
+            on_cpu = mine == "gpus_per_node" and not planned
             yield Diagnostic(
                 code="ZC722",
                 path=f"{PATH}.{mine}",
-                message=f"{PATH}.{mine}={asked}, but the run is for {theirs}={planned}{unit}",
+                message=f"{PATH}.{mine}={asked}, but the run is {'on cpu, without GPUs' if on_cpu else f'for {theirs}={planned}'}",
                 detail=("torchrun starts the ranks that the plan has, on the nodes that SLURM gives",),
-                hint=f"{PATH}.{mine}=null and {theirs}={asked}",
+                hint=f"{PATH}.{mine}=null" + (", or a hardware with GPUs" if on_cpu else f" and {theirs}={asked}"),
             )
 
 
@@ -203,12 +206,14 @@ def _ranges(config: SlurmConfig) -> Iterator[Diagnostic]:
         value = getattr(config, name)
         if value is not None and not low <= value < math.inf:
             yield _out_of_range(name, value, f"{low:g} or more", f"{low:g}")
+    if config.signal_delay_s > _LONGEST_SIGNAL_DELAY_S:
+        yield _out_of_range("signal_delay_s", config.signal_delay_s, f"{_LONGEST_SIGNAL_DELAY_S} or less", f"{_LONGEST_SIGNAL_DELAY_S}")
     for name in ("timeout_min", "mem_per_cpu_gb", "mem_per_gpu_gb"):
         value = getattr(config, name)
         if value is not None and not 0 < value < math.inf:
             yield _out_of_range(name, value, "above 0", "null")
-    if config.signal is not None and not re.fullmatch(r"(SIG)?[A-Z0-9]+", config.signal.upper()):
-        yield _out_of_range("signal", repr(config.signal), "a signal's name", "USR2")
+    if config.signal is not None and config.signal.upper().removeprefix("SIG") not in _SIGNALS:
+        yield _out_of_range("signal", repr(config.signal), f"one of {', '.join(_SIGNALS)}", "USR2")
     for name in ("partition", "account", "qos", "constraint", "reservation", "gpu_type", "job_name"):
         value = getattr(config, name)
         if value is not None and not _is_text(value):

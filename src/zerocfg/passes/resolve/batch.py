@@ -10,6 +10,7 @@ from zerocfg.plan import BatchPlan, TopologyPlan
 from zerocfg.provenance import Reason, asked, rule
 from zerocfg.resolved import Resolved
 from zerocfg.schema.batch import BatchConfig
+from zerocfg.units import counted
 
 _PASS = "resolve.batch"
 _FIELDS = ("global_batch_size", "micro_batch_size", "gradient_accumulation_steps")
@@ -83,7 +84,7 @@ def _unreachable(total: int, micro: int | None, steps: int | None, topology: Top
     return Diagnostic(
         code="ZC201",
         path="batch.global_batch_size",
-        message=f"batch.global_batch_size={total} cannot be reached on {topology.world_size} ranks",
+        message=f"batch.global_batch_size={total} cannot be reached on {counted(topology.world_size, 'rank')}",
         detail=(detail, ranks),
         hint=hint,
     )

@@ -10,6 +10,7 @@ from zerocfg.plan import TopologyPlan
 from zerocfg.provenance import asked, rule
 from zerocfg.resolved import Resolved
 from zerocfg.schema.parallelism import ParallelismConfig
+from zerocfg.units import counted
 
 _PASS = "resolve.topology"
 
@@ -68,7 +69,7 @@ def _does_not_divide(path: str, degree: int, world: int) -> Diagnostic:
     return Diagnostic(
         code="ZC210",
         path=path,
-        message=f"{path}={degree} does not divide the world of {world} ranks",
+        message=f"{path}={degree} does not divide the world of {counted(world, 'rank')}",
         detail=(f"world = num_nodes x gpus_per_node = {world}; its divisors: {', '.join(map(str, options))}",),
         hint=f"{path}={nearest}",
     )
