@@ -56,6 +56,8 @@ def test_of_another_number_of_gpus_all_but_the_links_is_taken(cache: Path, hardw
     [
         ("not json", "is not JSON"),
         ("[1]", "holds list, not an object"),
+        ("{}", "has no measurement"),
+        ('{"gpu": "NVIDIA H200", "ranks": 2}', "has no measurement"),
         (json.dumps({**WHOLE, "hardware": "A100-SXM4-80GB"}), "was measured on A100-SXM4-80GB, and this run is for H200-SXM-141GB"),
         (json.dumps({**WHOLE, "memory_gbps": "fast"}), "has no measurement in memory_gbps"),
         (json.dumps({**WHOLE, "memory_gbps": -1}), "has no measurement in memory_gbps"),
@@ -76,6 +78,13 @@ def test_what_cannot_be_used_is_said(cache: Path, hardware: HardwareFacts, conte
     assert outcome.run is not None
     assert "ZC513" in {d.code for d in outcome.diagnostics}
     assert "from the data sheet" in outcome.run.provenance["zero_optimization.stage"].reason
+
+
+def test_a_folder_in_its_place_is_said(cache: Path, hardware: HardwareFacts) -> None:
+    (cache / "calibration-h200-sxm-141gb-x2.json").mkdir()
+    stored = stored_calibration(hardware)
+    assert stored.found is None
+    assert "cannot be read" in stored.problems[0].message
 
 
 def test_auto_goes_by_the_calibration(cache: Path) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 from zerocfg.errors import ZerocfgError
 
-TIMEOUT_S = 180
+TIMEOUT_S, GRACE_S = 180, 60
+"""Of the measurement; from the request to end until SIGKILL: torchrun gives its ranks half of it."""
 
 
 class CalibrationFailed(ZerocfgError):
@@ -20,24 +21,30 @@ class CalibrationFailed(ZerocfgError):
 
 
 def calibrate(ranks: int, cpus_per_rank: int) -> dict[str, Any]:
-    """Measure with `ranks` processes on this machine, one a GPU. Raises CalibrationFailed."""
+    """Measure with `ranks` processes on this machine, one a GPU. Raises CalibrationFailed. No rank is left, however it ends."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "calibration.json")
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
         environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, cpus_per_rank))}
-        try:
-            done = subprocess.run(
-                [*command, "-m", "zerocfg.calibrate", str(out)],
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as slow:
-            raise CalibrationFailed(f"no end after {TIMEOUT_S} s") from slow
-        if done.returncode or not out.is_file():
-            raise CalibrationFailed("\n".join(done.stdout.strip().splitlines()[-15:]))
+        command += ["-m", "zerocfg.calibrate", str(out)]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            try:
+                said = process.communicate(timeout=TIMEOUT_S)[0]
+            except subprocess.TimeoutExpired as slow:
+                raise CalibrationFailed(f"no end after {TIMEOUT_S} s") from slow
+            finally:
+                _end(process)
+        if process.returncode or not out.is_file():
+            raise CalibrationFailed("\n".join(said.strip().splitlines()[-15:]))
         found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
         return found
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """torchrun ends its ranks when it is asked to; killed it would leave them."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()

@@ -25,7 +25,7 @@ from zerocfg.probe.installed import installed
 from zerocfg.schema import RunConfig
 from zerocfg.schema.load import load
 from zerocfg.traced import total
-from zerocfg.units import human_bytes, human_count
+from zerocfg.units import counted, human_bytes, human_count
 
 SLOW_LINK_GBPS, SLOW_NETWORK_GBPS = 40.0, 10.0
 """Below these, sharded gradients and parameters take longer to move than to compute."""
@@ -122,7 +122,7 @@ def report(result: Search, config: RunConfig, top: int) -> Iterator[str]:
         f"{plan.model_name}, {human_count(total(whole.parameters.entries))} parameters, {length}on"
         f" {nodes}{hardware.gpus_per_node} x {hardware.gpu or hardware.accelerator}"
     )
-    fitting = "1 combination" if len(result.ranked) == 1 else f"{len(result.ranked)} combinations"
+    fitting = counted(len(result.ranked), "combination")
     yield f"{result.tried} plans compared, {fitting} of stage, offload and recomputation fit; rates: {result.rates.source}"
     if result.beyond_target:
         yield f"none stays within hardware.memory_target={hardware.memory_target:g}: these take more of the card"

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 CODES: dict[str, str] = {
     "ZC513": "A calibration file cannot be used; the data sheet is.",
 }
+LABELS = ("gpu", "torch", "hardware")
+"""Texts: what was measured."""
+RATES = (
+    *("matmul_tflops", "attention_tflops", "memory_gbps", "launch_us", "h2d_gbps", "d2h_gbps"),
+    *("cpu_adam_per_core", "stage3_module_us"),
+)
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 
 
@@ -51,7 +57,7 @@ def stored_calibration(hardware: HardwareFacts) -> Stored:
     """Of this hardware; of the same GPU in another number without its collectives; nothing where it was never calibrated."""
     gpu = hardware.gpu if hardware.is_cuda else "cpu"
     file = calibration_file(gpu, hardware.gpus_per_node, hardware.num_nodes)
-    if file.is_file():
+    if file.exists():
         return _read(file, gpu)
     others = sorted(file.parent.glob(f"{_stem(gpu)}-x*.json")) if file.parent.is_dir() else []
     for other in others:
@@ -79,12 +85,14 @@ def _read(file: Path, gpu: str) -> Stored:
     wrong = [name for name, value in found.items() if not _usable(name, value)]
     if wrong:
         return _refused(file, f"has no measurement in {', '.join(wrong)}")
+    if not any(name in found for name in (*RATES, *COLLECTIVES)):
+        return _refused(file, "has no measurement")
     return Stored({**found, "source": f"calibration of this machine ({file.name})"})
 
 
 def _usable(name: str, value: object) -> bool:
     """Positive numbers, by dtype or by size where there are several; texts say what was measured."""
-    if name in ("gpu", "torch", "hardware"):
+    if name in LABELS:
         return isinstance(value, str)
     if name == "matmul_tflops":
         return isinstance(value, dict) and all(map(_is_rate, value.values()))
