@@ -26,5 +26,5 @@ def _three_digits(n: float) -> str:
 
 def counted(n: int, noun: str) -> str:
     """1 job, 2 jobs, 2 micro batches."""
-    ending = "" if n == 1 else "es" if noun.endswith("ch") else "s"
+    ending = "" if n == 1 else "es" if noun.endswith(("ch", "ss")) else "s"
     return f"{n} {noun}{ending}"

@@ -18,6 +18,7 @@ from zerocfg.cli.outcome import detect, examine_overrides
 from zerocfg.compose import Composed
 from zerocfg.diagnostics import Diagnostic, Severity, has_errors
 from zerocfg.launch.preflight import check_machine
+from zerocfg.units import counted
 
 
 def comm_command(
@@ -127,7 +128,7 @@ def table(curves: Sequence[CommCurve]) -> list[str]:
     lines = []
     for curve in curves:
         rate = f", {curve.link} {curve.link_gbps:g} GB/s a direction" if curve.link_gbps else ""
-        where = f"{curve.world} x {curve.gpu}" if curve.gpu != "cpu" else f"{curve.world} processes on the CPU"
+        where = f"{curve.world} x {curve.gpu}" if curve.gpu != "cpu" else f"{counted(curve.world, 'process')} on the CPU"
         lines.append(f"{curve.backend}: {where}{rate}; {curve.version}")
     by_key: dict[tuple[str, int], dict[str, dict[str, Any]]] = {}
     for curve in curves:

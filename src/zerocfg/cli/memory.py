@@ -13,7 +13,7 @@ from zerocfg.memory.host import HOST_PARTS
 from zerocfg.memory.others import others
 from zerocfg.plan import Plan
 from zerocfg.planner.rank import with_micro_batch
-from zerocfg.units import human_bytes
+from zerocfg.units import counted, human_bytes
 
 MEMORY_CODES = ("ZC501", "ZC502", "ZC503")
 WIDTH = 60
@@ -63,7 +63,7 @@ def report(plan: Plan, found: MemoryEstimate) -> Iterator[str]:
     yield (
         f"{plan.model_name} on {plan.hardware.name or plan.hardware.gpu}: ZeRO stage {plan.zero.stage}, {plan.precision.dtype},"
         f" micro batch {plan.batch.micro_batch_size} x {plan.batch.gradient_accumulation_steps},"
-        f" {plan.topology.world_size} ranks; activations: {found.source}"
+        f" {counted(plan.topology.world_size, 'rank')}; activations: {found.source}"
     )
     yield ""
     share = max(1, found.peak_allocated_bytes)

@@ -7,7 +7,7 @@ from typing import Any
 
 from zerocfg.facts import HardwareFacts
 from zerocfg.planner.space import CPU, NONE
-from zerocfg.units import human_bytes, human_count
+from zerocfg.units import counted, human_bytes, human_count
 
 SMALL, MIDDLE = 1e9, 3e9
 """Parameters: below, states fit on each GPU; in between, with sharded gradients; above, parameters are sharded too."""
@@ -40,7 +40,7 @@ def rule_of_size(num_parameters: int, hardware: HardwareFacts, stage: int | None
         return _rule(2, False, f"rule by size: {count} parameters, below 3B: optimizer states and gradients are sharded")
     each = states / world
     offload = hardware.is_cuda and each > room
-    why = f"rule by size: {count} parameters; states of 16 bytes each over {world} ranks are {human_bytes(each)} a GPU"
+    why = f"rule by size: {count} parameters; states of 16 bytes each over {counted(world, 'rank')} are {human_bytes(each)} a GPU"
     return _rule(3, offload, why + (f", more than {ROOM:.0%} of its {human_bytes(hardware.memory_bytes)}: offload" if offload else ""))
 
 

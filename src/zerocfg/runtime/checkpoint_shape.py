@@ -16,6 +16,7 @@ from zerocfg.diagnostics import Diagnostic, Severity
 from zerocfg.facts import ModelFacts
 from zerocfg.plan import Plan
 from zerocfg.runtime.checkpoint_files import Checkpoint
+from zerocfg.units import counted
 
 _PATH = "checkpoint.resume"
 _CONVERTIBLE = ("Adam", "AdamW", "")
@@ -158,7 +159,7 @@ def _unconvertible(
 
 def _same_shape(saved: Mapping[str, Any]) -> str:
     ranks = saved["topology.num_nodes x nproc_per_node"]
-    return f"{ranks} ranks at stage {saved['zero.stage']} in {saved['precision.dtype']}, as it was saved"
+    return f"{counted(ranks, 'rank')} at stage {saved['zero.stage']} in {saved['precision.dtype']}, as it was saved"
 
 
 def _refused(checkpoint: Checkpoint, why: str, hint: str) -> Diagnostic:
