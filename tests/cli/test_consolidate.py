@@ -12,7 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from zerocfg.runtime.checkpoint_files import commit
+from zerocfg.cli import consolidate as consolidate_module
+from zerocfg.runtime.checkpoint_files import Checkpoint, commit
 from zerocfg.runtime.checkpoint_save import rank_file
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -122,3 +123,33 @@ def test_a_disk_that_is_full(cli: Cli, job: Path, option: str) -> None:
     assert " cannot be written: " in err
     assert " (needs 56 B, " in err
     assert list((job / "weights").iterdir()) == []
+
+
+def test_files_that_are_damaged(cli: Cli, job: Path) -> None:
+    """torch.load would give other weights in silence."""
+    path = job / "checkpoints/global_step10/mp_rank_00_model_states.pt"
+    content = path.read_bytes()
+    place = content.index((WEIGHT * 10).numpy().tobytes())
+    changed = bytearray(content)
+    changed[place + 4] ^= 1
+    path.write_bytes(changed)
+    status, out, err = cli("consolidate", "job")
+    assert (status, out) == (1, "")
+    assert err.startswith("error[ZC776] the checkpoint of step 10 does not give whole weights: mp_rank_00_model_states.pt is damaged: ")
+    path.write_bytes(bytes(len(content)))
+    assert "does not give whole weights: mp_rank_00_model_states.pt cannot be read: " in cli("consolidate", "job")[2]
+
+
+def test_of_a_run_that_goes_on(cli: Cli, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It drops the checkpoint that was chosen, once a newer one is there."""
+    whole = consolidate_module.consolidate
+
+    def dropped(checkpoint: Checkpoint, out: Path, **options: Any) -> str:
+        if checkpoint.step == 10:
+            checkpoint.path.rename(checkpoint.path.with_name("gone"))
+        return whole(checkpoint, out, **options)
+
+    monkeypatch.setattr(consolidate_module, "consolidate", dropped)
+    status, out, err = cli("consolidate", "job")
+    assert (status, err) == (0, "")
+    assert out.startswith("weights of step 5: ")

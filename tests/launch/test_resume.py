@@ -58,3 +58,14 @@ def test_a_conversion_that_has_no_room(container: Make, tmp_path: Path, monkeypa
     )
     # as it is, it needs none
     assert list(check_resume(saved, job)) == []
+
+
+def test_weights_that_are_not_ours_to_replace(container: Make, tmp_path: Path) -> None:
+    """Found before the training, not after it."""
+    plan = compile_run(container({"checkpoint.every_steps": 5, "checkpoint.consolidate_on_end": True})).plan
+    (tmp_path / "weights").mkdir()
+    assert list(check_resume(plan, tmp_path)) == []
+    (tmp_path / "weights/model.safetensors").touch()
+    assert [d.message for d in check_resume(plan, tmp_path)] == [
+        f"{tmp_path}/weights/model.safetensors exists, and another program wrote it"
+    ]

@@ -209,6 +209,17 @@ def test_another_schedule(judged: Judge) -> None:
         assert (way, said.split("\n")[1:-1]) == (Way.as_it_is, [f"  {line}" for line in (*changes, holds)])
 
 
+def test_of_an_earlier_release(container: Make) -> None:
+    """What its plan does not have counts as what it is now."""
+    plan = compile_run(container({"train.steps": 100})).plan
+    stored = json.loads(json.dumps(asdict(plan)))
+    for section, name in (("zero", "sub_group_size"), ("zero", "round_robin_gradients"), ("scheduler", "params"), ("train", "data")):
+        del stored[section][name]
+    stored["model"].pop("positions")
+    found = fit(Checkpoint(path=Path("/c/global_step40"), step=40, manifest={"plan": stored}), plan)
+    assert (found.way, found.diagnostics) == (Way.as_it_is, ())
+
+
 def test_nothing_left_to_do(judged: Judge) -> None:
     assert judged({}, {"train.steps": 40}) == (
         Way.as_it_is,

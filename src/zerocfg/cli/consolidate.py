@@ -8,6 +8,7 @@ from zerocfg.cli import output
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.emit import COMPILED
 from zerocfg.runtime.checkpoint_files import Checkpoint, locate, read, survey
+from zerocfg.runtime.consolidate import FOLDER, consolidate
 
 DTYPES = ("fp32", "bf16")
 
@@ -20,11 +21,16 @@ def consolidate_command(run: str, *, tag: str | None = None, out: str | None = N
     try:
         if dtype not in DTYPES:
             raise ConfigProblems([Diagnostic(code="ZC183", message=f"--dtype {dtype} is not {' or '.join(DTYPES)}", hint="--dtype bf16")])
-        checkpoint = _chosen(run, tag)
-        from zerocfg.runtime.consolidate import consolidate
-
-        target = Path(out) if out is not None else _beside(Path(run), checkpoint)
-        output.product(consolidate(checkpoint, target, dtype=dtype, safetensors=safetensors))
+        for last in (False, False, True):
+            checkpoint = _chosen(run, tag)
+            target = Path(out) if out is not None else _beside(Path(run), checkpoint)
+            try:
+                output.product(consolidate(checkpoint, target, dtype=dtype, safetensors=safetensors))
+                break
+            except ConfigProblems:
+                if last or checkpoint.path.is_dir():
+                    raise
+                # a run that goes on has dropped it for a newer one
     except ConfigProblems as problems:
         output.report(problems.diagnostics)
         return 1
@@ -49,4 +55,4 @@ def _beside(run: Path, checkpoint: Checkpoint) -> Path:
     """In the job's folder where that is known, else beside the checkpoints."""
     folder = checkpoint.path.parent
     job = next((path for path in (run, run / folder.parent.name, folder.parent) if (path / COMPILED).is_dir()), folder)
-    return job / "weights"
+    return job / FOLDER

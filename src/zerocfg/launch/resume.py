@@ -11,15 +11,16 @@ from zerocfg.plan import Plan
 from zerocfg.runtime.checkpoint_convert import check_room, target_in
 from zerocfg.runtime.checkpoint_files import find_start, folder
 from zerocfg.runtime.checkpoint_shape import Way, fit
+from zerocfg.runtime.consolidate import FOLDER, check_target
 
 
 def check_resume(plan: Plan, job: Path) -> Sequence[Diagnostic]:
-    """ZC770 to ZC774, ZC776 and ZC778: whether the checkpoint that a job begins with is there and fits, and whether it can save its own.
+    """ZC770 to ZC774 and ZC776 to ZC778: whether the checkpoint that a job begins with is there and fits, and whether it can save its own.
     Changes nothing.
 
     job: its folder, which need not exist.
     """
-    if unwritable := list(_unwritable(plan, job)):
+    if unwritable := [*_unwritable(plan, job), *(check_target(job / FOLDER) if plan.checkpoint.consolidate_on_end else ())]:
         return unwritable
     try:
         start = find_start(plan.checkpoint, job, Path.cwd())

@@ -42,6 +42,8 @@ class Saver:
         self._draft: _Draft | None = None
         self.newest = newest
         """The newest whole checkpoint that this rank knows of."""
+        self._told = False
+        """The one before could not be written either, and it was said at length."""
         self.saved = 0
         """Step of the last checkpoint that was begun."""
 
@@ -126,6 +128,7 @@ class Saver:
             "time": time.time(),
             **draft.facts,
         }
+        self._told = False
         self.newest, dropped = files.commit(draft.path, draft.step, manifest, keep_last=self._plan.keep_last)
         size = sum(self.newest.manifest["files"].values())
         gone = f", dropped {', '.join(dropped)}" if dropped else ""
@@ -147,7 +150,9 @@ class Saver:
         if self._plan.on_error == "stop":
             raise ConfigProblems([problem])
         if self._run.rank == 0:
-            log.warning("%s", replace(problem, severity=Severity.WARNING).render())
+            said = replace(problem, severity=Severity.WARNING).render()
+            log.warning("%s", said.partition("\n")[0] if self._told else said)
+            self._told = True
 
     def _free(self) -> str:
         try:

@@ -64,8 +64,9 @@ class Fit:
 def fit(checkpoint: Checkpoint, plan: Plan) -> Fit:
     """Codes: ZC771 it cannot be resumed with this config, ZC772 it is converted first (note), ZC773 values differ that the losses
     depend on (warning), ZC778 the run is at its end already (note)."""
-    saved, now = _values(checkpoint.plan), _values(asdict(plan))
-    _compare_sub_groups(saved, now, plan.model or _facts(checkpoint.plan["model"]))
+    now = _values(asdict(plan))
+    saved = now | _values(checkpoint.plan)  # what an earlier release did not write is what it is now
+    _compare_sub_groups(saved, now, plan.model or _facts(checkpoint.plan.get("model")))
     problems = [*_refusals(checkpoint, saved, now)]
     differences = tuple(f"{name} {saved[name]} -> {now[name]}" for name in _LAYOUT if saved[name] != now[name])
     if now["zero.stage"] == 0 and saved["zero.stage"] == 0:
@@ -89,13 +90,13 @@ def _values(plan: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(fields, Mapping):
             flat |= {f"{section}.{name}": _plain(value) for name, value in fields.items()}
     flat["topology.num_nodes x nproc_per_node"] = flat["topology.num_nodes"] * flat["topology.nproc_per_node"]
-    flat["model"] = _weights(plan["model"]) if plan["model"] else None
+    flat["model"] = _weights(plan["model"]) if plan.get("model") else None
     return flat
 
 
 def _weights(model: Mapping[str, Any]) -> dict[str, Any]:
     """The dims that weights depend on."""
-    without = {"name"} if model["positions"] == "learned" else {"name", "sequence_length"}
+    without = {"name"} if model.get("positions") == "learned" else {"name", "sequence_length"}
     return {name: value for name, value in model.items() if name not in without}
 
 
@@ -123,7 +124,7 @@ def _plain(value: Any) -> Any:
 
 def _refusals(checkpoint: Checkpoint, saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Diagnostic]:
     if saved["model"] is not None and now["model"] is not None:
-        changed = [name for name, value in now["model"].items() if saved["model"].get(name) != value]
+        changed = [name for name, value in now["model"].items() if saved["model"].get(name, value) != value]
         if changed:
             both = ", ".join(f"{name} {saved['model'].get(name)} -> {now['model'][name]}" for name in changed)
             dims = " ".join(f"model.{name}={saved['model'].get(name)}" for name in changed)

@@ -7,24 +7,29 @@ import io
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.runtime import checkpoint_files as files
+from zerocfg.runtime.checkpoint_check import damage
 from zerocfg.runtime.checkpoint_save import rank_file
 from zerocfg.runtime.checkpoint_stage0 import MODEL, masters_of
 from zerocfg.units import human_bytes, human_count
 
 SAFETENSORS, TORCH = "model.safetensors", "pytorch_model.bin"
 RECORD = "zerocfg_weights.json"
+FOLDER = "weights"
+"""Below the job's folder."""
 
 
-def consolidate(checkpoint: files.Checkpoint, out: Path, *, dtype: str = "fp32", safetensors: bool = True) -> str:
+def consolidate(checkpoint: files.Checkpoint, out: Path, *, dtype: str = "fp32", safetensors: bool = True, verify: bool = True) -> str:
     """Write `out`/model.safetensors (or pytorch_model.bin) and a record of where it comes from; returns a line about it.
 
     dtype: fp32 as the optimizer keeps them, or bf16. Any ZeRO stage, without tensor parallelism. Tied weights are written under each
-    of their names. An earlier file of that name is replaced only when it came from this function. Raises ConfigProblems: ZC776 the
+    of their names. An earlier file of that name is replaced only when it came from this function. verify: look at the checksums first,
+    which torch does not; files that were written just now need none. Raises ConfigProblems: ZC776 the
     checkpoint does not give whole weights, ZC777 the target cannot be written.
     """
     import torch
@@ -32,13 +37,20 @@ def consolidate(checkpoint: files.Checkpoint, out: Path, *, dtype: str = "fp32",
     degree = checkpoint.plan["topology"]["tensor_parallel_degree"]
     if degree > 1:
         raise ConfigProblems([_unreadable(checkpoint, f"its weights are cut over {degree} tensor-parallel ranks")])
-    state = _weights(checkpoint)
+    try:
+        if verify and (why := damage(checkpoint, rank=0, world_size=1)):
+            raise ConfigProblems([_unreadable(checkpoint, why)])
+        state = _weights(checkpoint)
+    except ConfigProblems:
+        raise
+    except Exception as problem:  # whatever torch and DeepSpeed make of a file that is missing or no checkpoint
+        raise ConfigProblems([_unreadable(checkpoint, f"{type(problem).__name__}: {problem}".splitlines()[0])]) from problem
     wanted = {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype]
     state = {name: value.to(wanted) if value.is_floating_point() else value for name, value in state.items()}
     name = SAFETENSORS if safetensors else TORCH
     target = out / name
-    if target.exists() and not (out / RECORD).exists():
-        raise ConfigProblems([_unwritable(f"{target} exists, and another program wrote it", "another --out folder")])
+    if problems := list(check_target(out, name)):
+        raise ConfigProblems(problems)
     size = sum(value.numel() * value.element_size() for value in state.values())
     draft = out / f".{name}.{os.getpid()}"
     try:
@@ -59,19 +71,22 @@ def consolidate(checkpoint: files.Checkpoint, out: Path, *, dtype: str = "fp32",
     return f"weights of step {checkpoint.step}: {human_count(elements)} elements in {dtype}, {human_bytes(size)}: {target}"
 
 
+def check_target(out: Path, name: str = SAFETENSORS) -> Iterator[Diagnostic]:
+    """ZC777 where a file of that name is not this program's to replace."""
+    if (out / name).exists() and not (out / RECORD).exists():
+        yield _unwritable(f"{out / name} exists, and another program wrote it", "rename it; or --out, another folder")
+
+
 def _weights(checkpoint: files.Checkpoint) -> dict[str, Any]:
     """Name -> whole tensor on the CPU: fp32 for what the optimizer holds."""
     if checkpoint.plan["zero"]["stage"] == 0:
         return _of_stage_0(checkpoint)
     import torch
 
-    try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):  # progress bars, words on GPUs
-            from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):  # progress bars, words on GPUs
+        from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
 
-            state = get_fp32_state_dict_from_zero_checkpoint(str(checkpoint.path.parent), tag=checkpoint.path.name)
-    except Exception as problem:
-        raise ConfigProblems([_unreadable(checkpoint, f"{type(problem).__name__}: {problem}".splitlines()[0])]) from problem
+        state = get_fp32_state_dict_from_zero_checkpoint(str(checkpoint.path.parent), tag=checkpoint.path.name)
     if checkpoint.plan["zero"]["stage"] < 3:
         # zero_to_fp32 leaves out stage 1's frozen weights, which only the model's own state has
         saved = torch.load(checkpoint.path / MODEL, map_location="cpu", weights_only=False, mmap=True)["module"]

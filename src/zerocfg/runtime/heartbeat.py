@@ -94,6 +94,8 @@ class Heartbeat:
         self._main = threading.main_thread().ident
         self._over = threading.Event()
         self._last = Beat(rank=rank, since=time.time(), attempt=self._attempt)
+        self._seen = time.monotonic()
+        """When `_last` was first seen, by a clock that is never set."""
         self._told = False
         self._thread = threading.Thread(target=self._follow, name="zerocfg-heartbeat", daemon=True)
 
@@ -119,14 +121,14 @@ class Heartbeat:
         if (_step, phase, where, waits_in) == (last.step, last.phase, last.where, last.waits_in):
             self._tell_stall(last)
             return
-        self._told = False
+        self._told, self._seen = False, time.monotonic()
         self._last = Beat(
             rank=self._rank, step=_step, phase=phase, where=where, waits_in=waits_in, since=time.time(), attempt=self._attempt
         )
         self._write(self._last)
 
     def _tell_stall(self, last: Beat) -> None:
-        seconds = time.time() - last.since
+        seconds = time.monotonic() - self._seen
         limit = timeout_seconds()
         if self._told or not last.waits_in or not limit or seconds < _STALLED * limit:
             return

@@ -108,11 +108,11 @@ class Keeper:
         self._saver.settle()
         self._part()
         if self._plan.consolidate_on_end and self._saver.newest is not None:
-            from zerocfg.runtime.consolidate import consolidate
+            from zerocfg.runtime.consolidate import FOLDER, consolidate
             from zerocfg.runtime.together import rank_0_does
 
-            checkpoint, weights = self._saver.newest, self._run.output_dir / "weights"
-            rank_0_does(self._run.rank, lambda: log.info("%s", consolidate(checkpoint, weights)))
+            checkpoint, weights = self._saver.newest, self._run.output_dir / FOLDER
+            rank_0_does(self._run.rank, lambda: log.info("%s", consolidate(checkpoint, weights, verify=False)))
 
     def _part(self) -> None:
         """From the other ranks; all of them are at this step."""
