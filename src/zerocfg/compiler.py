@@ -133,7 +133,7 @@ def examine(
     torchrun, resources = lower_torchrun(plan, reasons), lower_resources(plan, reasons)
     wrapped = lower_container(plan.container, reasons, [leaf.path for leaf in environment])
 
-    diagnostics = [_with_origin(d, why, origins) for d in in_order(problems)]
+    diagnostics = [with_origin(d, why, origins) for d in in_order(problems)]
     if has_errors(diagnostics):
         return Outcome(None, diagnostics, plan)
     entries = [trace(path, value, why[path], origins, reasons) for path, value in flatten(emitted)]
@@ -276,7 +276,7 @@ def _in_the_words_of(path: str, found: Diagnostic) -> Diagnostic:
     return dataclasses.replace(found, **words)
 
 
-def _with_origin(diagnostic: Diagnostic, why: Mapping[str, Reason], origins: Origins) -> Diagnostic:
+def with_origin(diagnostic: Diagnostic, why: Mapping[str, Reason], origins: Origins) -> Diagnostic:
     """Say who decided the value that a problem names."""
     if diagnostic.decided_by or not diagnostic.path:
         return diagnostic

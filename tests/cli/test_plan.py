@@ -97,6 +97,25 @@ def test_where_nothing_fits_the_smallest_plan_is_named(cli: Any) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("more", "by"),
+    [
+        (("batch.global_batch_size=6",), "command line: batch.global_batch_size=6"),
+        (("model.num_hidden_layers=0",), "command line: model.num_hidden_layers=0"),
+        (("offload=none", "hardware=v100x4"), "zerocfg/hardware/v100x4.yaml:6"),
+    ],
+)
+def test_errors_say_who_decided_it(cli: Any, more: tuple[str, ...], by: str) -> None:
+    _, _, err = cli("plan", "model=llama2_13b", "hardware=a100x4", *more)
+    assert f"  decided by: {by}" in err.splitlines()
+
+
+def test_what_the_planner_decided_is_not_laid_to_a_file(cli: Any) -> None:
+    _, _, err = cli("plan", "model=llama3_70b", "hardware=a100x4")
+    assert "error[ZC502]" in err
+    assert "decided by" not in err
+
+
 def test_hpz_is_a_number_of_gpus(cli: Any) -> None:
     _, out, _ = cli("plan", "model=llama3_70b", "hardware=h100x8", "hardware.num_nodes=4", "--json")
     sizes = {word for plan in json.loads(out) for word in plan["overrides"] if "hpz" in word}

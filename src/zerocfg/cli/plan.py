@@ -8,7 +8,7 @@ from dataclasses import replace
 from zerocfg.cli import output
 from zerocfg.cli.outcome import detect
 from zerocfg.cli.plots import draw, plan_plot
-from zerocfg.compiler import open_fields, resolve
+from zerocfg.compiler import open_fields, resolve, with_origin
 from zerocfg.compose import compose
 from zerocfg.diagnostics import Diagnostic, Severity, has_errors, in_order
 from zerocfg.facts import HardwareFacts
@@ -50,7 +50,7 @@ def plan_command(
     composed = compose(overrides, config_path=config_path, config_name=config_name)
     problems = list(composed.diagnostics)
     if not composed.container or has_errors(problems):
-        return _refused(problems, as_json)
+        return _refused(problems, as_json)  # each says already who decided it
     config, found = load(composed.container)
     problems += found
     axes = free_axes(overrides, config)
@@ -58,16 +58,20 @@ def plan_command(
     detected = detect() if config.hardware.detect else None
     torch = installed("torch")
     plan, _, found = resolve(config, detected, torch)
+
+    def told(*found: Diagnostic) -> list[Diagnostic]:
+        """With who decided it, where that was not the planner."""
+        return [d if d.path in axes.paths else with_origin(d, {}, composed.origins) for d in [*problems, *found]]
+
     problems += _slow_links(plan.hardware)
     if not plan.is_described:
-        problems += found
-        return _by_rule(config, plan, axes, problems, as_json)
+        return _by_rule(config, plan, axes, told(*found), as_json)
     calibration = stored_calibration(plan.hardware)
     problems += calibration.problems
     result = search(config, detected, axes, torch=torch, calibration=calibration.found)
     if not result.ranked:
-        return _refused([*problems, *result.problems, *result.too_large], as_json)
-    output.report(problems)
+        return _refused(told(*result.problems, *result.too_large), as_json)
+    output.report(told())
     if as_json:
         output.product_json([ranked.as_dict() for ranked in result.ranked])
     else:

@@ -141,7 +141,8 @@ def _why_nothing_fits(smallest: _Sized, tried: int) -> list[Diagnostic]:
     """ZC501, ZC502 of the plan that takes the least of a GPU."""
     overrides = " ".join(smallest.candidate.overrides)
     which = (f"of {tried} plans compared that is the one that takes the least of a GPU: {overrides}",) if overrides else ()
-    return [replace(d, detail=(*which, *d.detail)) for d in check_memory(smallest.plan) if d.severity is Severity.ERROR]
+    errors = [d for d in check_memory(smallest.plan) if d.severity is Severity.ERROR]
+    return [replace(d, detail=(*which, *d.detail)) for d in errors[:1]] + errors[1:]
 
 
 def _resolved(

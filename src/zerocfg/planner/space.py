@@ -40,6 +40,17 @@ class Axes:
     """fp16 in place of bf16 where the GPU has none."""
 
     @property
+    def paths(self) -> frozenset[str]:
+        """Config fields that are the planner's."""
+        named = {
+            "parallelism.stage": self.stage,
+            "activation_checkpointing.enabled": self.checkpointing,
+            "batch.micro_batch_size": self.micro_batch,
+            "precision.dtype": self.precision,
+        }
+        return frozenset({path for path, free in named.items() if free} | {f"offload.{name}" for name in self.offload})
+
+    @property
     def micro_batch_only(self) -> bool:
         return self.micro_batch and not (self.stage or self.offload or self.checkpointing)
 
