@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.composing import container_of
 from zerocfg.compiler import resolve
-from zerocfg.compose import compose
-from zerocfg.confsource import conf_dir
 from zerocfg.diagnostics import has_errors, render_report
 from zerocfg.plan import Plan
 from zerocfg.schema.load import load
@@ -19,10 +18,9 @@ def plan_of() -> PlanOf:
     """The plan of these overrides, resolved and not checked: it need not fit."""
 
     def make(*overrides: str) -> Plan:
-        composed = compose(list(overrides), config_path=str(conf_dir()), config_name="zerocfg")
-        config, unread = load(composed.container)
+        config, unread = load(container_of(*overrides))
         plan, _, problems = resolve(config, None)
-        found = [*composed.diagnostics, *unread, *problems]
+        found = [*unread, *problems]
         assert not has_errors(found), render_report(found)
         return plan
 

@@ -5,8 +5,8 @@ from functools import cache
 
 import pytest
 
+from tests.composing import container_of
 from zerocfg.compiler import resolve
-from zerocfg.compose import compose
 from zerocfg.plan import Plan
 from zerocfg.schema import RunConfig
 from zerocfg.schema.load import load
@@ -17,7 +17,7 @@ MakePlan = Callable[..., Plan]
 
 @cache
 def _config(overrides: tuple[str, ...]) -> RunConfig:
-    config, problems = load(compose(list(overrides)).container)
+    config, problems = load(container_of(*overrides))
     assert problems == []
     return config
 

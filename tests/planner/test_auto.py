@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.composing import container_of
 from zerocfg.compiler import Outcome, examine, resolve
 from zerocfg.compose import compose
 from zerocfg.confsource import conf_dir
@@ -44,7 +45,7 @@ def neighbour(base: list[str], chosen: Plan, *changes: str) -> Plan | None:
     stage = f"parallelism={f'zero{chosen.zero.stage}' if chosen.zero.stage else 'ddp'}"
     moved = [f"offload.optimizer={chosen.offload.optimizer}", f"offload.param={chosen.offload.param}"]
     kept = [stage, *moved, f"activation_checkpointing.enabled={str(chosen.activation_checkpointing.enabled).lower()}"]
-    config, problems = load(compose([*base, *kept, f"batch.micro_batch_size={micro}", *changes]).container)
+    config, problems = load(container_of(*base, *kept, f"batch.micro_batch_size={micro}", *changes))
     plan, _, found = resolve(config, None)
     problems = [*problems, *found, *check_plan(plan), *check_memory(plan)]
     return None if has_errors(problems) or not estimate(plan).within(plan.hardware.memory_target) else plan
@@ -64,7 +65,7 @@ def test_auto_is_right_or_says_why_not(model: str, hardware: str, nodes: int, sl
     if nodes > 1 and not slow:
         base += ["hardware.network=infiniband", "hardware.network_gbps=25"]
     base += ["precision=fp16"] if hardware.startswith("v100") else []
-    ranks = resolve(load(compose(base).container)[0], None)[0].topology.world_size
+    ranks = resolve(load(container_of(*base))[0], None)[0].topology.world_size
     base += [f"batch.global_batch_size={batches * ranks}"] if batches else []
     outcome = run(*base, *AUTO)
     errors = {d.code for d in outcome.diagnostics if d.severity == 0}
