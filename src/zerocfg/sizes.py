@@ -22,6 +22,8 @@ from zerocfg.traced import ModelParameters, total
 BUCKET = 500_000_000
 PREFETCH = 50_000_000
 PERSISTENCE = 100_000
+SWAPPED_SUB_GROUP = 100_000_000
+"""Elements stepped at a time where optimizer states are on NVMe: the swap buffers in host memory are eight times as large."""
 BILLION = 1_000_000_000
 LARGEST_BUCKET, LARGEST_PREFETCH = 100_000_000, 400_000_000
 """With leaf modules: beyond these a longer message gains nothing, and the memory is needed."""

@@ -118,3 +118,10 @@ def test_where_no_number_of_gpus_helps_a_sequence_is_shared(plan_of: PlanOf) -> 
 def test_a_micro_batch_far_too_large_is_answered(plan_of: PlanOf) -> None:
     text = report(plan_of("model=gpt_1b3", "hardware=a100x4", "batch.micro_batch_size=1000000000"))
     assert re.search(r"try: batch.micro_batch_size=\d{1,2} batch", text)
+
+
+def test_swap_buffers_that_do_not_fit_are_made_smaller(plan_of: PlanOf) -> None:
+    base = ("model=llama2_7b", "hardware=a100x8", "parallelism=zero3", "offload=all_nvme", "offload.nvme_path=/local_nvme")
+    little = (*base, f"hardware.host_memory_bytes={2**37}")
+    assert "try: parallelism.sub_group_size=100000000 or" in report(plan_of(*little))
+    assert "ZC502" not in report(plan_of(*little, "parallelism.sub_group_size=100000000"))

@@ -125,3 +125,14 @@ def test_a_huge_global_batch_makes_no_huge_search(configure: Configure) -> None:
     found = search(configure("model=gpt_1b3", "hardware=a100x4", "batch.global_batch_size=1e9"), None, Axes())
     assert found.ranked
     assert found.tried < 2000
+
+
+def test_what_goes_to_nvme_is_stepped_in_small_groups(configure: Configure) -> None:
+    """With DeepSpeed's 1e9 the swap buffers take more host memory than the states that they spare."""
+    base = ("model=llama3_70b", "hardware=a100x4", "offload.nvme_path=/local_nvme")
+    ranked = search(configure(*base), None, Axes()).ranked
+    assert ranked
+    assert all(f"parallelism.sub_group_size={r.plan.zero.sub_group_size}" in r.overrides for r in ranked)
+    assert all(r.memory.host_bytes_per_node < 2**30 * 200 for r in ranked)
+    asked = search(configure(*base, "parallelism.sub_group_size=2e8"), None, Axes()).ranked
+    assert {r.plan.zero.sub_group_size for r in asked} == {200_000_000}

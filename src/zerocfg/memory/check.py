@@ -12,6 +12,7 @@ from zerocfg.memory.host import HOST_PARTS
 from zerocfg.memory.moments import PARTS
 from zerocfg.memory.variants import Variant, variants, with_stage
 from zerocfg.plan import Plan
+from zerocfg.sizes import SWAPPED_SUB_GROUP
 from zerocfg.traced import ActivationTrace, same_width, total
 from zerocfg.units import human_bytes, human_count
 
@@ -134,6 +135,10 @@ def _host(plan: Plan, found: MemoryEstimate, trace: ActivationTrace | None) -> D
         result = estimate(replace(plan, offload=change), trace)
         if result.fits and result.host_bytes_per_node <= plan.hardware.host_memory_bytes:
             options.append(overrides)
+    if offload.optimizer == "nvme" and plan.zero.sub_group_size > SWAPPED_SUB_GROUP:
+        smaller = replace(plan, zero=replace(plan.zero, sub_group_size=SWAPPED_SUB_GROUP))
+        if estimate(smaller, trace).host_bytes_per_node <= plan.hardware.host_memory_bytes:
+            options.insert(0, f"parallelism.sub_group_size={SWAPPED_SUB_GROUP}")
     return Diagnostic(
         code="ZC502",
         path="offload.optimizer" if offload.optimizer != "none" else "offload.param",

@@ -9,7 +9,7 @@ from typing import Any
 from zerocfg.facts import HardwareFacts
 from zerocfg.schema import RunConfig
 from zerocfg.schema.types import DType, OffloadDevice
-from zerocfg.sizes import WALKS
+from zerocfg.sizes import SWAPPED_SUB_GROUP, WALKS
 
 SMALL_BUCKET = 50_000_000
 """Elements. The last bucket of the backward pass has no compute left beside it, and each bucket takes memory twice."""
@@ -121,9 +121,13 @@ def _offloads(config: RunConfig, hardware: HardwareFacts, base: Candidate, axes:
         if any(device != getattr(config.offload, name) for name, device in devices.items() if name not in axes.offload):
             continue  # of the two one is asked for, and otherwise
         changes: dict[str, Any] = {f"offload.{name}": device for name, device in devices.items()}
+        words: tuple[str, ...] = (f"offload={option}",)
         if "nvme" in option:
             changes |= {"offload.pipeline_read": True, "offload.pipeline_write": True}
-        yield base.also((f"offload={option}",), changes)
+            if config.parallelism.sub_group_size is None:
+                changes["parallelism.sub_group_size"] = SWAPPED_SUB_GROUP
+                words += (f"parallelism.sub_group_size={SWAPPED_SUB_GROUP}",)
+        yield base.also(words, changes)
 
 
 def _checkpointing(base: Candidate, axes: Axes) -> Iterator[Candidate]:
