@@ -66,12 +66,17 @@ def loss_at(lr: float) -> float:
     return float(np.mean((inputs @ weights - targets) ** 2))
 
 
-def test_six_trials_minimise_a_loss_of_two_ranks(tmp_path: Path) -> None:
-    (tmp_path / "app.py").write_text(APP)
-    (tmp_path / "config.yaml").write_text(CONFIG)
+def run(folder: Path, *overrides: str, config: str = CONFIG) -> subprocess.CompletedProcess[str]:
+    (folder / "app.py").write_text(APP)
+    (folder / "config.yaml").write_text(config)
     # cores of its own: other tests may run at the same time
-    environ = {**os.environ, "ZEROCFG_LOCK_DIR": str(tmp_path / "locks")}
-    done = subprocess.run([sys.executable, "app.py", "-m"], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=600)
+    environ = {**os.environ, "ZEROCFG_LOCK_DIR": str(folder / "locks")}
+    command = [sys.executable, "app.py", "-m", *overrides]
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=600)
+
+
+def test_six_trials_minimise_a_loss_of_two_ranks(tmp_path: Path) -> None:
+    done = run(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     with (tmp_path / "out" / "results.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -82,3 +87,16 @@ def test_six_trials_minimise_a_loss_of_two_ranks(tmp_path: Path) -> None:
     assert all(math.isclose(loss, loss_at(rate), rel_tol=1e-9) for rate, loss in zip(rates, losses, strict=True))
     best = yaml.safe_load((tmp_path / "out" / "optimization_results.yaml").read_text())
     assert best == {"name": "optuna", "best_params": {"optimizer.lr": rates[losses.index(min(losses))]}, "best_value": min(losses)}
+
+
+def test_a_point_that_cannot_run_is_a_failed_trial(tmp_path: Path) -> None:
+    """Also as the only one of its batch."""
+    config = CONFIG.replace('optimizer.lr: "interval(0.001, 0.3)"', 'train.steps: "choice(0, 1)"')
+    sweeper = [f"hydra.sweeper.{line}" for line in ("sampler.seed=0", "n_trials=2", "n_jobs=1", "max_failure_rate=1")]
+    done = run(tmp_path, *sweeper, "hydra.launcher.on_infeasible=skip", "optimizer.lr=0.1", config=config)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.count("error[ZC221] train.steps=0") == 1
+    assert "was left out: it cannot run" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    with (tmp_path / "out" / "results.csv").open(newline="") as file:
+        assert sorted(row["state"] for row in csv.DictReader(file)) == ["done", "infeasible"]

@@ -27,7 +27,7 @@ from zerocfg.launch.options import LocalOptions, OnInfeasible
 from zerocfg.launch.payload import Sealer, frozen
 from zerocfg.launch.prepare import Infeasible, Prepared, PreparedJob, prepare
 from zerocfg.launch.read_options import Options, decided, read_options
-from zerocfg.launch.returns import earlier_return
+from zerocfg.launch.returns import JobFailed, earlier_return
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_state import check_active
 from zerocfg.launch.sweep_results import SweepRow, read_rows, results_table, sweep_row, write_results
@@ -63,9 +63,13 @@ class Asked:
     @property
     def has_all_jobs(self) -> bool:
         """Whether the launch has no further jobs: Hydra's basic sweeper and ours hand over all at once, unless told to make batches."""
-        sweeper = self.config.hydra.sweeper
-        basic = str(sweeper.get("_target_")).endswith((".BasicSweeper", ".ZerocfgSweeper"))
-        return basic and sweeper.get("max_batch_size") is None
+        basic = self.sweeper in ("BasicSweeper", "ZerocfgSweeper")
+        return basic and self.config.hydra.sweeper.get("max_batch_size") is None
+
+    @property
+    def sweeper(self) -> str:
+        """Name of its class."""
+        return str(self.config.hydra.sweeper.get("_target_")).rpartition(".")[2]
 
     def options(self, kind: type[Options], given: Mapping[str, Any]) -> tuple[Options, list[Diagnostic]]:
         """`read_options` of hydra.launcher, and who decided each."""
@@ -102,7 +106,7 @@ class Launch:
 
     def write_table(self, *, show: bool) -> None:
         """results.csv of the whole sweep, jobs of earlier calls of this sweep included; a single run has none."""
-        if self.several or self.asked.initial_job_idx > 0:
+        if self.several or self.asked.initial_job_idx > 0 or not self.asked.has_all_jobs:
             write_table(self.asked.sweep, self.prepared, self.returns, self.states, show=show and self.several)
 
     def in_order(self) -> list[JobReturn]:
@@ -154,7 +158,7 @@ def begin(
     if report := prepared.render():
         print(report, file=sys.stderr, flush=True)
     for point in prepared.infeasible:
-        launch.returns[point.number], launch.states[point.number] = skipped_return(point), "infeasible"
+        launch.returns[point.number], launch.states[point.number] = skipped_return(point, asked.sweeper), "infeasible"
     if options.retry_failed:
         _take_over(launch)
     return launch
@@ -214,10 +218,13 @@ class LeftOut(JobReturn):  # type: ignore[misc]
     """Of a point that cannot run."""
 
 
-def skipped_return(point: Infeasible) -> JobReturn:
-    """A sweeper gets NaN for a point that cannot run."""
+def skipped_return(point: Infeasible, sweeper: str) -> JobReturn:
+    """A sweeper gets NaN for a point that cannot run; Optuna, which ends at NaN, a failed trial."""
     ret = LeftOut(overrides=list(point.overrides), cfg=point.config, task_name=None)
     ret.status, ret.return_value = JobStatus.COMPLETED, float("nan")
+    if sweeper == "OptunaSweeper":
+        text = f"job {point.number} was left out: it cannot run\n  try: hydra.sweeper.max_failure_rate=1, with which Optuna goes on"
+        ret.status, ret.return_value = JobStatus.FAILED, JobFailed(text)
     return ret
 
 

@@ -33,7 +33,8 @@ class LocalOptions:
     max_parallel: Optional[int] = None  # noqa: UP045
     """Most jobs at a time. Null: as many as the GPUs (on cpu: the cores) allow."""
     on_infeasible: OnInfeasible = OnInfeasible.fail
-    """A point of a sweep that does not compile: fail starts nothing, skip lists it and leaves it out (its objective is NaN)."""
+    """A point of a sweep that does not compile: fail starts nothing, skip lists it and leaves it out (its objective is NaN; with Optuna
+    it is a failed trial)."""
     retry_failed: bool = False
     """On a rerun of the same hydra.sweep.dir, take over the jobs that finished with the same overrides, and run the others."""
     preflight: bool = False

@@ -25,7 +25,7 @@ class SlurmOptions(SlurmConfig):
     """Write each job's folder and print the sbatch scripts; submit nothing."""
     on_infeasible: OnInfeasible = OnInfeasible.fail
     """A point of a sweep that does not compile, or that the cluster has no room for: fail submits nothing, skip lists it and leaves
-    it out (its objective is NaN)."""
+    it out (its objective is NaN; with Optuna it is a failed trial)."""
     retry_failed: bool = False
     """On a rerun of the same hydra.sweep.dir, take over the jobs that finished with the same overrides, and submit the others."""
     preflight: bool = False
