@@ -67,9 +67,9 @@ def test_choices(cli: Cli, job: Path, tmp_path: Path) -> None:
     assert cli(*words)[0] == 0
 
 
-@pytest.mark.parametrize("run", [".", "job/checkpoints", "job/checkpoints/global_step10"])
-def test_a_sweep_of_one_and_the_checkpoints_themselves(cli: Cli, job: Path, run: str) -> None:
-    assert cli("consolidate", run)[0] == 0
+@pytest.mark.parametrize("words", [["."], ["job/checkpoints"], ["job/checkpoints/global_step10"], ["job", "--tag", "latest"]])
+def test_a_sweep_of_one_and_the_checkpoints_themselves(cli: Cli, job: Path, words: list[str]) -> None:
+    assert cli("consolidate", *words)[0] == 0
     assert (job / "weights/model.safetensors").exists()
 
 

@@ -170,12 +170,15 @@ def exact(stage: int) -> None:
     train(make_run(ROOT / f"straight{stage}", common))
     folder = ROOT / f"resumed{stage}"
     saving = {**common, "checkpoint.enabled": True, "checkpoint.every_steps": 20, "checkpoint.keep_last": 1}
+    saving |= {"checkpoint.async_save": stage % 2 == 1, "checkpoint.consolidate_on_end": True}
     try:
         train(make_run(folder, saving), stop_after=30)
         raise AssertionError("it did not stop")
     except Preempted as end:
         (folder / f"stopped_{RANK}").write_text(f"{end.signal} {end.step}")
     check_weights(train(make_run(folder, saving)), folder)
+    if RANK == 0:
+        assert (folder / "weights/model.safetensors").read_bytes() == (folder / "fp32/model.safetensors").read_bytes()
 
 
 def half_precision() -> None:

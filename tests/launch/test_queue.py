@@ -10,9 +10,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.pool import Device, Lease, Pool, cores
 from zerocfg.launch.queue import LocalQueue
 from zerocfg.launch.turns import Line
+from zerocfg.runtime.checkpoint_files import commit
 
 
 def queue(tmp_path: Path, widths: list[int], gpus: str = "ab") -> Any:
@@ -111,3 +115,28 @@ def test_the_place_of_a_launcher_that_was_killed_is_free(tmp_path: Path) -> None
     assert line.my_turn()
     line.leave()
     assert list(tmp_path.glob("*.ticket")) == []
+
+
+def test_a_job_that_could_not_save_any_more_says_what_it_saved_before(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Ctrl-C twice, or a save that takes too long."""
+    draft = tmp_path / "checkpoints/.saving-global_step5"
+    draft.mkdir(parents=True)
+    commit(draft, 5, {"plan": {}}, keep_last=0)
+    saving = SimpleNamespace(enabled=True, resume="auto", directory="checkpoints")
+    sweep = SimpleNamespace(hydra=SimpleNamespace(sweep=SimpleNamespace(dir="out")))
+    run = SimpleNamespace(plan=SimpleNamespace(checkpoint=saving))
+    job: Any = SimpleNamespace(number=3, run=run, config=sweep, folder=tmp_path)
+
+    def nothing(*_: object) -> bool:
+        return True
+
+    calls = dict.fromkeys(("ask_to_stop", "done", "overdue", "kill", "release"), nothing)
+    running = SimpleNamespace(job=job, paths=JobPaths(tmp_path), shutdown_seconds=1.0, **calls)
+    made: Any = LocalQueue.__new__(LocalQueue)
+    made.__dict__ |= {"_waiting": deque(), "_running": [running], "stopped": set(), "_options": SimpleNamespace(poll_seconds=0)}
+    made._board = SimpleNamespace(update=nothing)
+    with caplog.at_level("INFO"):
+        made._stop_all("Ctrl-C")
+    assert caplog.messages[-1] == (
+        f"job 3: stopped: {tmp_path}\n  checkpoint: {tmp_path}/checkpoints/global_step5\n  go on: the same command with hydra.sweep.dir=out"
+    )

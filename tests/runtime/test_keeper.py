@@ -119,6 +119,34 @@ def lines_that_read(run: Run) -> list[tuple[int, float]]:
     return [(r["step"], r["loss"]) for r in map(json.loads, text)]
 
 
+def test_a_script_that_records_no_loss_is_resumed_too(cpu_run: MakeRun) -> None:
+    for total in (4, 8):
+        run = cpu_run({**SAVING, "train.steps": total})
+        for step in run.steps([torch.zeros(1)], engine=Engine()):
+            assert len(list(step)) == 1
+    assert [loss for _, loss in lines(run)] == [None] * 8
+    assert saved(run) == [6, 8]
+
+
+@pytest.mark.parametrize("other_ranks", [False, True])
+def test_samples_that_were_seen_are_not_seen_again_in_larger_batches(cpu_run: MakeRun, other_ranks: bool) -> None:
+    def seen(run: Run) -> list[int]:
+        found = []
+        for step in run.steps([torch.tensor([i]) for i in range(20)], engine=Engine()):
+            found += [int(batch) for batch in step]
+        return found
+
+    common = {"train.steps": 8, "checkpoint.enabled": True}
+    run = cpu_run({**common, "batch.micro_batch_size": 2, "batch.global_batch_size": 4})
+    assert seen(run) == list(range(16))
+    if other_ranks:  # each rank's own place means nothing then
+        path = run.output_dir / "checkpoints/global_step8/zerocfg.json"
+        path.write_text(path.read_text().replace('"world_size": 1', '"world_size": 2'))
+    # 8 steps of 4 samples: 8 micro batches of 4
+    more = cpu_run({**common, "batch.micro_batch_size": 4, "batch.global_batch_size": 8, "train.steps": 10})
+    assert seen(more) == [8, 9, 10, 11]
+
+
 def test_a_finished_run_has_nothing_to_do(cpu_run: MakeRun) -> None:
     train(cpu_run(SAVING), Engine())
     run = cpu_run(SAVING)

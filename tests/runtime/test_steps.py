@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -199,7 +200,10 @@ def test_a_resumed_run_adds_up_what_was_before(cpu_run: MakeRun, monkeypatch: py
         "memory_by_rank": [2**60],
         "summary": {"first_loss": 9.0, "communication_share": 0.5, "profile_trace": "profile/steps_3_to_5.json"},
     }
-    run._resumed = (made, Resumed(checkpoint=Checkpoint(path=run.output_dir, step=3, manifest={"recorded": before})))
+    run._resumed = (
+        made,
+        Resumed(checkpoint=Checkpoint(path=run.output_dir, step=3, manifest={"recorded": before, "plan": asdict(run.plan)})),
+    )
     records, summary = train_on_its_clock(run, made, monkeypatch)
     assert [(r["step"], r["step_seconds"]) for r in records] == [(4, None), (5, 15.0), (6, 15.0)]
     expected = {

@@ -7,7 +7,7 @@ from pathlib import Path
 from zerocfg.cli import output
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.emit import COMPILED
-from zerocfg.runtime.checkpoint_files import Checkpoint, locate, read, survey
+from zerocfg.runtime.checkpoint_files import LATEST, Checkpoint, locate, read, survey
 from zerocfg.runtime.consolidate import FOLDER, consolidate
 
 DTYPES = ("fp32", "bf16")
@@ -39,7 +39,7 @@ def consolidate_command(run: str, *, tag: str | None = None, out: str | None = N
 
 def _chosen(run: str, tag: str | None) -> Checkpoint:
     newest = locate(run, Path.cwd(), key="")
-    if tag is None or newest.path.name == tag:
+    if tag in (None, LATEST) or newest.path.name == tag:
         return newest
     found = read(newest.path.parent / tag)
     if isinstance(found, Checkpoint):

@@ -23,7 +23,7 @@ from zerocfg.launch.options import LocalOptions
 from zerocfg.launch.pool import Lease, Pool, needed
 from zerocfg.launch.prepare import PreparedJob
 from zerocfg.launch.results import read_results, saved_and_stopped
-from zerocfg.launch.returns import failed_return, preempted, was_shown
+from zerocfg.launch.returns import failed_return, last_saved, preempted, was_shown
 from zerocfg.units import counted
 
 log = logging.getLogger("zerocfg.launch")
@@ -208,7 +208,7 @@ class LocalQueue:
             self.stopped.add(running.job.number)
             end = saved_and_stopped(read_results(running.paths))
             if end is None or not end.checkpoint:
-                log.info("job %d: stopped: %s", running.job.number, running.job.folder)
+                log.info("job %d: stopped: %s%s", running.job.number, running.job.folder, last_saved(running.job))
             else:
                 saved.append(running)
                 log.info("%s", preempted(running.job, end, how))

@@ -129,12 +129,12 @@ def _failure(
         problem.__cause__ = saved
         return problem
     if not stopped and (echo_of := _echoed(title, job, paths, results, errors, shown=shown)) is not None:
-        return JobFailed(echo_of.summary + _last_saved(job), echo_of.traceback, shown=echo_of.shown)
+        return JobFailed(echo_of.summary + last_saved(job), echo_of.traceback, shown=echo_of.shown)
     if errors and not stopped:
         first = (originals(errors) or errors)[0]
         echo = f" ({len(errors) - 1} more followed)" if len(errors) > 1 else ""
         log = paths.rank_log(first.rank)
-        again = "" if first.error.startswith("error[") else _last_saved(job)  # what the user has to mend comes first
+        again = "" if first.error.startswith("error[") else last_saved(job)  # what the user has to mend comes first
         summary = f"{title}: rank {first.rank} of {job.world_size}: {first.error}{echo}\n  log: {log}{again}"
         problem = JobFailed(summary, first.traceback, shown=shown and first.rank == 0)
         if first.exception:
@@ -144,7 +144,7 @@ def _failure(
                 problem.__cause__ = None
         return problem
     if stopped:
-        return JobFailed(f"job {job.number} was stopped: {stopped}\n  folder: {paths.root}{_last_saved(job)}")
+        return JobFailed(f"job {job.number} was stopped: {stopped}\n  folder: {paths.root}{last_saved(job)}")
     if refusals := paths.refusals:
         return JobFailed(f"job {job.number} was not started", "\n".join(path.read_text(encoding="utf-8").rstrip() for path in refusals))
     if paths.preflight_report.is_file():
@@ -197,7 +197,7 @@ def _again(job: PreparedJob) -> str:
     return f"go on: the same command with hydra.sweep.dir={shlex.quote(str(job.config.hydra.sweep.dir))}"
 
 
-def _last_saved(job: PreparedJob) -> str:
+def last_saved(job: PreparedJob) -> str:
     """Two lines about the checkpoint that the same command would go on from, if there is one."""
     if job.run is None or not (plan := job.run.plan.checkpoint).enabled or plan.resume == "never":
         return ""

@@ -65,10 +65,15 @@ class Keeper:
         """Put data and generators where the run left off; after that nothing may draw from them before the next step."""
         run, step, state = self._run, resumed.step, resumed.rank_state
         self._clock = self._boundary = time.monotonic()
-        if not 0 < step < run.plan.train.steps:
+        if resumed.checkpoint is None or not 0 < step < run.plan.train.steps:
             return
-        place = step * run.plan.batch.gradient_accumulation_steps
-        how = self._data.resume(state["data"] if state is not None else None, step=step, micro_batches=place)
+        # micro batches may have another size than when they were counted
+        before, batch = resumed.checkpoint.plan["batch"], run.plan.batch
+        place = step * before["global_batch_size"] // (batch.data_parallel_size * batch.micro_batch_size)
+        data = state["data"] if state is not None else None
+        if data is not None and before["micro_batch_size"] != batch.micro_batch_size:
+            data = {**data, "place": data["place"] * before["micro_batch_size"] // batch.micro_batch_size}
+        how = self._data.resume(data, step=step, micro_batches=place)
         if state is not None:
             set_rank_state(state["random"], cuda=run.plan.hardware.is_cuda)
         else:

@@ -79,7 +79,8 @@ class Recorder:
         self._flops = step_flops(run.plan) if self._main else 0.0
         self._peak = peak_flops(run.plan)
         if self._start:
-            run.last_loss = self._earlier.get("last_loss", run.last_loss)
+            if (last := self._earlier.get("last_loss")) is not None:  # none was recorded, or it was no number
+                run.last_loss = last
             self._summary = dict(self._earlier.get("summary", {}))
             self._kept = {name: self._summary[name] for name in FOUND_ONCE if name in self._summary}
 
