@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from zerocfg.cli import main
-
 pytestmark = pytest.mark.integration
 SECRET = "s3cr3t-v4lue"
 SCRIPT = """\
@@ -68,30 +66,3 @@ def test_a_sweep_that_is_refused(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "ZC202" in done.stderr
     assert SECRET not in done.stdout + done.stderr
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["compile"],
-        ["compile", "--json"],
-        ["compile", "--out", "out"],
-        ["explain"],
-        ["explain", "env"],
-        ["check", "--json"],
-        ["check", "batch.micro_batch_size=0"],
-        ["check", "optimizer.leraning_rate=1"],
-        ["doctor", "--json"],
-    ],
-)
-@pytest.mark.parametrize("override", [f"+env.HF_TOKEN={SECRET}", f"+env={{HF_TOKEN: {SECRET}, A: b}}", f"env.HF_TOKEN={SECRET}"])
-def test_commands(
-    tmp_path: Path, words: list[str], override: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    main([*words, "hardware=cpu", override])
-    out, err = capfd.readouterr()
-    assert out + err != ""
-    assert SECRET not in out + err
-    assert "Traceback" not in err
-    assert holding(tmp_path) == set()
