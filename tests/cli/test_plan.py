@@ -116,6 +116,24 @@ def test_what_the_planner_decided_is_not_laid_to_a_file(cli: Any) -> None:
     assert "decided by" not in err
 
 
+def test_what_check_refuses_is_not_offered(cli: Any) -> None:
+    base = ("plan", "model=llama2_7b", "hardware=a100x4")
+    for more, code in (("parallelism.reduce_bucket_size=0", "ZC625"), ("+deepspeed.zero_optimization.reduce_bucket_siz=3", "ZC601")):
+        status, out, err = cli(*base, more)
+        assert (status, out, f"error[{code}]" in err) == (1, "", True)
+
+
+def test_hardware_that_is_half_described(cli: Any) -> None:
+    nothing = [f"hardware.{name}=0" for name in ("bf16_tflops", "fp16_tflops", "memory_bandwidth_gbps", "link_gbps", "pcie_gbps")]
+    base = ("plan", "model=gpt_1b3", "hardware=a100x4", "hardware.num_nodes=2", *nothing, "hardware.network_gbps=0")
+    for more in ((), ("hardware.tf32_tflops=0",), ("hardware.tf32_tflops=0", "hardware.fp32_tflops=0"), ("precision=fp32",)):
+        status, out, err = cli(*base, *more, "--json")
+        assert status == 0
+        assert json.loads(out)[0]["tokens_per_s_per_gpu"] > 0
+        assert "a slow link: 16 GB/s between the GPUs" in err
+        assert "a slow link: 1.25 GB/s between the nodes" in err
+
+
 def test_hpz_is_a_number_of_gpus(cli: Any) -> None:
     _, out, _ = cli("plan", "model=llama3_70b", "hardware=h100x8", "hardware.num_nodes=4", "--json")
     sizes = {word for plan in json.loads(out) for word in plan["overrides"] if "hpz" in word}

@@ -150,3 +150,11 @@ def test_accumulated_gradients_cross_pcie_in_each_micro_batch(make_plan: MakePla
     hidden = (cost_of(often, rates).compute - cost_of(once, rates).compute) / 2
     extra = 0 if stage == "zero3" else 1 / 2  # the first of several sends only, where one alone does not
     assert more == pytest.approx((8 + extra) * both_ways - hidden, rel=0.01)
+
+
+@pytest.mark.parametrize("stage", ["zero1", "zero2", "zero3"])
+def test_no_bucket_is_smaller_than_a_parameter(make_plan: MakePlan, stage: str) -> None:
+    base = ("model=gpt_1b3", "hardware=a100x4", f"parallelism={stage}")
+    tiny, one = (make_plan(*base, f"parallelism.reduce_bucket_size={size}") for size in (1000, 1))
+    rates = rates_of(one.hardware)
+    assert cost_of(one, rates).seconds == cost_of(tiny, rates).seconds < 2 * cost_of(make_plan(*base), rates).seconds

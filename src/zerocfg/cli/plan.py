@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from zerocfg.cli import output
-from zerocfg.cli.outcome import detect
+from zerocfg.cli.outcome import detect, examine_overrides
+from zerocfg.cli.plan_measure import measure_command, words
 from zerocfg.cli.plots import draw, plan_plot
 from zerocfg.compiler import open_fields, resolve, with_origin
 from zerocfg.compose import compose
@@ -17,7 +18,7 @@ from zerocfg.plan import Plan
 from zerocfg.planner.cost import TERMS
 from zerocfg.planner.knobs import neighbours
 from zerocfg.planner.rank import Search, search
-from zerocfg.planner.rates import Rates
+from zerocfg.planner.rates import UNKNOWN_NETWORK_GBPS, UNKNOWN_PCIE_GBPS, Rates
 from zerocfg.planner.rule import rule_of_size
 from zerocfg.planner.space import NONE, Axes, changed
 from zerocfg.probe.calibration import stored_calibration
@@ -71,6 +72,9 @@ def plan_command(
     result = search(config, detected, axes, torch=torch, calibration=calibration.found)
     if not result.ranked:
         return _refused(told(*result.problems, *result.too_large), as_json)
+    pasted = examine_overrides(words(overrides, result.ranked[0].overrides), config_path, config_name)
+    if has_errors(pasted.diagnostics):
+        return _refused(pasted.diagnostics, as_json)
     output.report(told())
     if as_json:
         output.product_json([ranked.as_dict() for ranked in result.ranked])
@@ -79,8 +83,6 @@ def plan_command(
     if plot is not None and (status := draw(plot, lambda file: plan_plot(result.ranked, file))):
         return status
     if measure:
-        from zerocfg.cli.plan_measure import measure_command
-
         return measure_command(result.ranked[:measure], overrides, script, config_path, config_name)
     return 0
 
@@ -179,14 +181,16 @@ def _slow_links(hardware: HardwareFacts) -> Iterator[Diagnostic]:
     """ZC512."""
     if not hardware.is_cuda:
         return
-    link = hardware.link_gbps if hardware.link in ("nvlink", "nvswitch") else hardware.pcie_gbps
-    if hardware.gpus_per_node > 1 and 0 < link < SLOW_LINK_GBPS:
+    nvlink = hardware.link_gbps if hardware.link in ("nvlink", "nvswitch") else 0
+    link = nvlink or hardware.pcie_gbps or UNKNOWN_PCIE_GBPS
+    if hardware.gpus_per_node > 1 and link < SLOW_LINK_GBPS:
         staged = "" if hardware.p2p else ", through host memory: these boards have no peer-to-peer access"
         hint = "a larger batch.global_batch_size: at stage 1 gradients are reduced once a step, however many micro batches it has"
         yield _slow("hardware.link", f"{link:g} GB/s between the GPUs{staged}", hint)
-    if hardware.num_nodes > 1 and hardware.network_gbps < SLOW_NETWORK_GBPS:
+    network = hardware.network_gbps or UNKNOWN_NETWORK_GBPS
+    if hardware.num_nodes > 1 and network < SLOW_NETWORK_GBPS:
         hint = "a larger batch.global_batch_size at stage 1, or parallelism=zeropp"
-        yield _slow("hardware.network_gbps", f"{hardware.network_gbps:g} GB/s between the nodes", hint)
+        yield _slow("hardware.network_gbps", f"{network:g} GB/s between the nodes", hint)
 
 
 def _slow(path: str, what: str, hint: str) -> Diagnostic:

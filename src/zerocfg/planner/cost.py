@@ -128,12 +128,17 @@ def _host_seconds(rank: Rank, work: Work, rates: Rates) -> float:
         passes = _passes(rank)
         us += modules_with_hooks(rank) * rates.stage3_module_us * passes / 2
         us += large * _gathers(rank) * rates.stage3_gather_us + len(trainable) * rates.stage3_gradient_us
-        us += -(-rank.numel // max(1, zero.reduce_bucket_size)) * rates.stage3_reduce_us
+        us += _reductions(rank) * rates.stage3_reduce_us
         if zero.memory_efficient_linear:
             us += sum(p.is_matrix and p.block != OUTSIDE for p in entries) * rates.stage3_linear_us * passes / 2
     elif zero.stage:
         us += len(rank.parameters.trainable) * rates.bucket_us
     return us * 1e-6
+
+
+def _reductions(rank: Rank) -> int:
+    """Of a backward pass, one a bucket; a parameter larger than that is reduced alone."""
+    return min(-(-rank.numel // max(1, rank.plan.zero.reduce_bucket_size)), len(rank.parameters.trainable))
 
 
 def _passes(rank: Rank) -> int:
@@ -168,9 +173,9 @@ def _communication(rank: Rank, rates: Rates, gpu: float) -> tuple[float, float, 
         copies = 4 * c * n / (rates.memory_gbps * 1e9)
         return hidden, exposed, rates.all_reduce.seconds(2 * ring * c * n, calls) + copies
     if zero.stage in (1, 2):
-        bucket = max(1, min(zero.reduce_bucket_size, n))
-        reduce = rates.all_reduce.seconds(2 * ring * c * n, n / bucket)
-        last = rates.all_reduce.seconds(2 * ring * c * bucket)
+        reductions = _reductions(rank)
+        reduce = rates.all_reduce.seconds(2 * ring * c * n, reductions)
+        last = rates.all_reduce.seconds(2 * ring * c * n / max(1, reductions))
         if not zero.overlap_comm:
             last = reduce
         # the last bucket has no compute left beside it; stage 1 reduces in the last micro batch only
@@ -191,8 +196,7 @@ def _communication(rank: Rank, rates: Rates, gpu: float) -> tuple[float, float, 
     # at least one parameter more is always fetched ahead, as long as stage3_max_live_parameters has room for it
     ahead = min(1.0, max(zero.stage3_prefetch_bucket_size, rank.parameters.largest_in_block) / max(1, unit))
     ahead = min(ahead, max(0.0, zero.stage3_max_live_parameters / max(1, unit) - 1))
-    bucket = max(1, min(zero.reduce_bucket_size, n))
-    reduce = rates.reduce_scatter.seconds(ring * c * n * (0.25 if zero.zero_quantized_gradients else 1), n / bucket)
+    reduce = rates.reduce_scatter.seconds(ring * c * n * (0.25 if zero.zero_quantized_gradients else 1), _reductions(rank))
     gathers = forward + backward
     if rank.offloads_params:
         # shards come over PCIe for each pass

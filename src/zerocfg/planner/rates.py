@@ -71,6 +71,8 @@ NVME_GBPS = 3.0
 
 UNKNOWN_TFLOPS, UNKNOWN_MEMORY_GBPS = 100.0, 1000.0
 """A GPU that no data sheet was found for."""
+UNKNOWN_PCIE_GBPS, UNKNOWN_NETWORK_GBPS = 16.0, 1.25
+"""PCIe 3 x16; 10 Gbit/s."""
 CPU_CORE_TFLOPS, CPU_MEMORY_GBPS = 0.03, 20.0
 
 
@@ -138,16 +140,11 @@ def rates_of(hardware: HardwareFacts, calibration: Mapping[str, Any] | None = No
 def _data_sheet(hw: HardwareFacts) -> Rates:
     capability = hw.compute_capability
     cores = max(1, hw.cpus_per_node // max(1, hw.gpus_per_node))
-    peak = {
-        "bf16": hw.bf16_tflops or hw.fp16_tflops,
-        "fp16": hw.fp16_tflops or hw.bf16_tflops,
-        "tf32": hw.tf32_tflops or hw.fp32_tflops,
-        "fp32": hw.fp32_tflops,
-    }
+    half = hw.bf16_tflops or hw.fp16_tflops or hw.tf32_tflops or hw.fp32_tflops or UNKNOWN_TFLOPS
+    fp32 = hw.fp32_tflops or half / 8
+    peak = {"bf16": hw.bf16_tflops or half, "fp16": hw.fp16_tflops or half, "tf32": hw.tf32_tflops or fp32, "fp32": fp32}
     if not hw.is_cuda:
         peak = dict.fromkeys(peak, cores * CPU_CORE_TFLOPS)
-    elif not any(peak.values()):
-        peak = {"bf16": UNKNOWN_TFLOPS, "fp16": UNKNOWN_TFLOPS, "tf32": UNKNOWN_TFLOPS / 2, "fp32": UNKNOWN_TFLOPS / 8}
     share = by_capability(MATMUL_CEILING, capability) * SUSTAINED
     tensor = max(peak["bf16"], peak["fp16"])
     memory = hw.memory_bandwidth_gbps or (UNKNOWN_MEMORY_GBPS if hw.is_cuda else CPU_MEMORY_GBPS)
@@ -173,8 +170,8 @@ def _data_sheet(hw: HardwareFacts) -> Rates:
         all_gather=Curve(latency, gather),
         reduce_scatter=Curve(latency, gather),
         inside=inside,
-        h2d_gbps=(hw.pcie_gbps or 16.0) * PCIE,
-        d2h_gbps=(hw.pcie_gbps or 16.0) * PCIE,
+        h2d_gbps=(hw.pcie_gbps or UNKNOWN_PCIE_GBPS) * PCIE,
+        d2h_gbps=(hw.pcie_gbps or UNKNOWN_PCIE_GBPS) * PCIE,
         cpu_adam=cores * CPU_ADAM_PER_CORE,
         nvme_gbps=NVME_GBPS,
         peak_tflops=peak,
@@ -188,7 +185,7 @@ def _inside(hw: HardwareFacts) -> tuple[float, float]:
     if hw.link in ("nvswitch", "nvlink") and hw.link_gbps:
         gather = GATHER_LINK_MANY if hw.gpus_per_node >= 4 else GATHER_LINK
         return hw.link_gbps * gather, hw.link_gbps * max(gather, ALL_REDUCE_LINK)
-    pcie = (hw.pcie_gbps or 16.0) * (PCIE if hw.p2p else HOST_STAGED)
+    pcie = (hw.pcie_gbps or UNKNOWN_PCIE_GBPS) * (PCIE if hw.p2p else HOST_STAGED)
     return pcie, pcie
 
 
@@ -196,7 +193,7 @@ def _links(hw: HardwareFacts) -> tuple[float, float]:
     """Of the whole world: a ring over nodes passes each byte through one node's network cards."""
     gather, reduce = _inside(hw)
     if hw.num_nodes > 1:
-        network = (hw.network_gbps or 1.25) * NETWORK
+        network = (hw.network_gbps or UNKNOWN_NETWORK_GBPS) * NETWORK
         return min(gather, network), min(reduce, network)
     return gather, reduce
 
