@@ -6,6 +6,7 @@ Hydra imports this at the start of every app: nothing heavy may be imported here
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper, BasicSweeperConf
@@ -30,7 +31,9 @@ class ZerocfgSweeper(BasicSweeper):  # type: ignore[misc]
             super().validate_batch_is_legal(batch)
 
     def sweep(self, arguments: list[str]) -> Any:
-        """The JobReturns, a list a batch. Raises LaunchRefused when not a single job could run, whatever the batches were."""
+        """The JobReturns, a list a batch. Raises LaunchRefused when the folder cannot be made (ZC755), and when not a single job could
+        run, whatever the batches were."""
+        self._make_folder()
         returns = super().sweep(arguments)
         if getattr(self.launcher, "composes_first", False):
             from zerocfg.launch.opening import NONE_FEASIBLE, LaunchRefused, LeftOut
@@ -38,6 +41,19 @@ class ZerocfgSweeper(BasicSweeper):  # type: ignore[misc]
             if all(isinstance(ret, LeftOut) for batch in returns for ret in batch):
                 raise LaunchRefused(NONE_FEASIBLE)
         return returns
+
+    def _make_folder(self) -> None:
+        """As Hydra's own does it next, with a report in place of a stack."""
+        folder = Path(str(self.config.hydra.sweep.dir))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            from zerocfg.diagnostics import render_report
+            from zerocfg.launch.folders import unwritable
+            from zerocfg.launch.opening import LaunchRefused
+
+            report = render_report([unwritable(folder, error, hint="hydra.sweep.dir=DIR")])
+            raise LaunchRefused(f"{report}\n\nnothing was started") from None
 
     @staticmethod
     def split_arguments(overrides: list[Override], max_batch_size: int | None) -> list[list[list[str]]]:

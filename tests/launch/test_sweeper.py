@@ -53,6 +53,15 @@ def test_a_point_that_cannot_be_composed_can_be_left_out(tmp_path: Path) -> None
     assert sorted(path.parents[1].name for path in (tmp_path / "out").glob("*/compiled/plan.json")) == ["0", "2"]
 
 
+@pytest.mark.parametrize(("folder", "why"), [("file", "File exists"), ("file/below", "Not a directory")])
+def test_a_folder_that_cannot_be_made(tmp_path: Path, folder: str, why: str) -> None:
+    (tmp_path / "file").touch()
+    done = run(tmp_path, f"hydra.sweep.dir={folder}")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"error[ZC755] {folder} cannot be written: {why}\n  try: hydra.sweep.dir=DIR\n")
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("choice", [(), ("hydra.sweeper.max_batch_size=1",), ("hydra/sweeper=basic",)])
 def test_a_sweep_of_which_no_point_can_run_fails(tmp_path: Path, choice: tuple[str, ...]) -> None:
     done = run(tmp_path, "-m", "train.steps=0,-1", "hydra.launcher.on_infeasible=skip", *choice)

@@ -64,6 +64,12 @@ def in_use(folder: Path) -> bool:
     return False
 
 
+def unwritable(folder: Path, error: OSError, *, hint: str) -> Diagnostic:
+    """ZC755. error: of an attempt to write to it."""
+    message = f"{folder} cannot be written: {error.strerror or error}"
+    return Diagnostic(code="ZC755", path="hydra.sweep.dir", message=message, hint=hint)
+
+
 def _in_use(folder: Path) -> Diagnostic:
     return Diagnostic(
         code="ZC706",

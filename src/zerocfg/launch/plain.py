@@ -15,7 +15,7 @@ from zerocfg.compose.sweep import SweepJob
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.facts import Detected
 from zerocfg.launch.board import Board
-from zerocfg.launch.folders import check_free, claimed, fill
+from zerocfg.launch.folders import check_free, claimed, fill, unwritable
 from zerocfg.launch.launcher import pools_for
 from zerocfg.launch.local import report_kept, script_of
 from zerocfg.launch.options import LocalOptions
@@ -123,5 +123,4 @@ def check_folder(folder: Path) -> list[Diagnostic]:
 
 def folder_problem(folder: Path, error: OSError) -> ConfigProblems:
     """ZC755 for what could not be foreseen: a full disk, a name that is too long."""
-    message = f"{folder} cannot be written: {error.strerror or error}"
-    return ConfigProblems([Diagnostic(code="ZC755", path="hydra.sweep.dir", message=message, hint="--out DIR, or hydra.sweep.dir=DIR")])
+    return ConfigProblems([unwritable(folder, error, hint="--out DIR, or hydra.sweep.dir=DIR")])

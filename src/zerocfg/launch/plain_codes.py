@@ -8,6 +8,6 @@ PLAIN_CODES: dict[str, str] = {
     "ZC752": "zerocfg launch: an argument of Hugging Face's Trainer, or its default, is not what the compiled JSON says.",
     "ZC753": "zerocfg launch: the script is given another DeepSpeed JSON than the compiled one.",
     "ZC754": "zerocfg launch: nothing tells the script where the compiled JSON is.",
-    "ZC755": "zerocfg launch: the job's folder cannot be written.",
+    "ZC755": "The folder of a launch cannot be written.",
     "ZC756": "zerocfg launch: the launcher is none of zerocfg's.",
 }
