@@ -22,8 +22,8 @@ from zerocfg.compiler import compile_run
 from zerocfg.emit import COMPILED, read_compiled, write_compiled
 from zerocfg.errors import Preempted
 from zerocfg.launch.ending import leave
-from zerocfg.runtime.checkpoint_files import locate
 from zerocfg.runtime.checkpoint_stage0 import places
+from zerocfg.runtime.checkpoint_start import locate
 from zerocfg.runtime.consolidate import consolidate
 from zerocfg.runtime.run import Run
 

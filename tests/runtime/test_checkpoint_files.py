@@ -11,7 +11,8 @@ import pytest
 from zerocfg.diagnostics import ConfigProblems
 from zerocfg.plan import CheckpointPlan
 from zerocfg.runtime import checkpoint_files as files
-from zerocfg.runtime.checkpoint_files import Checkpoint, commit, find_start, locate, make_way, read, survey
+from zerocfg.runtime.checkpoint_files import Checkpoint, commit, read, survey
+from zerocfg.runtime.checkpoint_start import find_start, locate, make_way
 
 PLAN: dict[str, Any] = {
     "enabled": True,

@@ -7,7 +7,8 @@ from pathlib import Path
 from zerocfg.cli import output
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.emit import COMPILED
-from zerocfg.runtime.checkpoint_files import LATEST, Checkpoint, locate, read, survey
+from zerocfg.runtime.checkpoint_files import LATEST, Checkpoint, read, survey
+from zerocfg.runtime.checkpoint_start import locate
 from zerocfg.runtime.consolidate import FOLDER, consolidate
 
 DTYPES = ("fp32", "bf16")

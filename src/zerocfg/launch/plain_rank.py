@@ -24,7 +24,7 @@ from zerocfg.errors import PREEMPTED_STATUS, Preempted
 from zerocfg.launch.processes import die_with_parent
 from zerocfg.launch.results import RankResult, write_result
 from zerocfg.launch.streams import begin
-from zerocfg.runtime.checkpoint_files import locate
+from zerocfg.runtime.checkpoint_start import locate
 
 PLACEHOLDER = "{ds_config}"
 """In an argument of the script: becomes the path of the compiled JSON."""

@@ -9,8 +9,9 @@ from pathlib import Path
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.plan import Plan
 from zerocfg.runtime.checkpoint_convert import check_room, target_in
-from zerocfg.runtime.checkpoint_files import find_start, folder
+from zerocfg.runtime.checkpoint_files import folder
 from zerocfg.runtime.checkpoint_shape import Way, fit
+from zerocfg.runtime.checkpoint_start import find_start
 from zerocfg.runtime.consolidate import FOLDER, check_target
 
 

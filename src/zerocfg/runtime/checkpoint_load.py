@@ -13,6 +13,7 @@ from zerocfg.runtime import checkpoint_files as files
 from zerocfg.runtime.checkpoint_check import check_model, damage
 from zerocfg.runtime.checkpoint_save import rank_file
 from zerocfg.runtime.checkpoint_shape import Way, fit
+from zerocfg.runtime.checkpoint_start import find_start, make_way
 from zerocfg.runtime.resumed_settings import config_holds
 from zerocfg.runtime.together import rank_0_does
 
@@ -117,8 +118,8 @@ def _decide(run: Run, engine: Any, held: list[Any], unfit: dict[Path, str]) -> _
     own = files.folder(plan, run.output_dir)
     if plan.enabled and not held:
         held += _locked(own)
-    start = files.find_start(plan, run.output_dir, launch_folder(), again=is_again(), unfit=unfit)
-    for line in (*(() if unfit else start.damaged), *(files.make_way(start, own) if plan.enabled else ())):
+    start = find_start(plan, run.output_dir, launch_folder(), again=is_again(), unfit=unfit)
+    for line in (*(() if unfit else start.damaged), *(make_way(start, own) if plan.enabled else ())):
         log.warning("%s", line)
     if start.checkpoint is None:
         return _Decision(None, start.started_from, Way.as_it_is)
