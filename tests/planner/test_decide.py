@@ -53,6 +53,12 @@ def test_of_offload_what_is_asked_for_stays(stage: str, optimizer: str, code: st
         assert outcome.run.provenance["zero_optimization.offload_param.device"].source != "resolve.planner"
 
 
+@pytest.mark.parametrize("field", ["parallelism.stage", "offload.optimizer", "offload.param", "activation_checkpointing.enabled"])
+def test_auto_is_an_option_of_the_group(field: str) -> None:
+    (found,) = compose(["hardware=a100x4", f"{field}=auto"]).diagnostics
+    assert (found.code, found.hint) == ("ZC112", f"{field.partition('.')[0]}=auto")
+
+
 def test_offload_is_chosen_where_nothing_else_fits() -> None:
     base = ("model=llama2_13b", "hardware=v100x4", "precision=fp16", "batch.global_batch_size=64")
     outcome = run(*base, *AUTO)

@@ -10,6 +10,7 @@ from typing import Any
 from omegaconf import DictConfig
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
+from zerocfg.compiler import OPEN
 from zerocfg.compose.file_problems import file_problem
 from zerocfg.compose.hydra_api import BadLeaf, Loader, parse
 from zerocfg.compose.kinds import Kind, describe, kind_at, typed_keys
@@ -187,7 +188,10 @@ def wrong_type(path: str, value: Any, error: BaseException, *, decided_by: str, 
     text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
     line = shown(f"{path}={text}")
     message = f"{line} is {describe(value)}, not {wanted}" if kind else f"{line}: {wanted}"
-    return Diagnostic(code="ZC112", path=path, message=message, hint=f"{path}={_example(kind, text)}", decided_by=decided_by)
+    group = path.partition(".")[0]
+    # the planner's fields are left to it by their group's option
+    hint = f"{group}=auto" if text == "auto" and path in OPEN else f"{path}={_example(kind, text)}"
+    return Diagnostic(code="ZC112", path=path, message=message, hint=hint, decided_by=decided_by)
 
 
 def _example(kind: Kind | None, text: str) -> str:

@@ -72,7 +72,7 @@ def _by_rule(config: RunConfig, detected: Detected | None, torch: str, left: lis
     settled = changed(config, _stand_ins(left))
     plan = resolve(settled, detected, torch)[0]
     stage = None if "parallelism.stage" in left else plan.zero.stage
-    chosen = rule_of_size(int(config.model.num_parameters or 0), plan.hardware, stage)
+    chosen = rule_of_size(max(0, int(config.model.num_parameters or 0)), plan.hardware, stage)
     changes = {path: chosen.changes[path] for path in left}
     if config.batch.global_batch_size is not None and config.batch.gradient_accumulation_steps is not None:
         # global and accumulation are given: they leave one micro batch

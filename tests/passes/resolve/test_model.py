@@ -107,6 +107,12 @@ error[ZC131] model.intermediate_size=-1 must be at least 1
   try: model.intermediate_size=1 or more""",
         ),
         (
+            {"num_parameters": -5},
+            """\
+error[ZC131] model.num_parameters=-5 must be at least 1
+  try: model.num_parameters=1 or more""",
+        ),
+        (
             {"hidden_size": -64, "num_hidden_layers": 1_000_000_000},
             """\
 error[ZC131] model.hidden_size=-64 must be at least 1

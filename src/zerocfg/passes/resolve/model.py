@@ -16,6 +16,8 @@ _NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_siz
 
 def resolve_model(config: ModelConfig) -> Resolved[ModelFacts | None]:
     """None when no dim at all is given. Codes: ZC130 some dims given and others missing, ZC131 dims that do not fit."""
+    if config.num_parameters is not None and config.num_parameters < 1:
+        return Resolved(None, {}, [_out_of_range("num_parameters", int(config.num_parameters), "at least 1", "1 or more")])
     given = {name: getattr(config, name) for name in _NEEDED}
     if all(value is None for value in given.values()):
         return Resolved(None, {})
