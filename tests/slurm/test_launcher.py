@@ -20,7 +20,7 @@ import pytest
 from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.results import read_results
 
-from .cluster import SlurmCluster
+from .cluster import CONTROLLER, SlurmCluster
 
 pytestmark = [pytest.mark.slurm, pytest.mark.integration]
 CONFIG = """
@@ -268,6 +268,15 @@ def test_what_the_cluster_does_not_have_is_refused_before_submission(app: Path) 
         "error[ZC727] hydra.launcher.gpus_per_node: the run needs 5 GPUs a node, and no node of partition short has more than 4"
         in done.stderr
     )
+    assert not (app / "out dir").exists()
+
+
+def test_a_controller_that_is_gone_is_no_fault_of_the_request(app: Path, slurm: SlurmCluster) -> None:
+    slurm.down(CONTROLLER)
+    done = run(app, "hydra.launcher.partition=gpu")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error[ZC735] SLURM's controller does not answer: ")
+    assert "\n1 error\n\nnothing was started\n" in done.stderr
     assert not (app / "out dir").exists()
 
 
