@@ -152,7 +152,7 @@ def test_a_sweep_on_this_machine(cli: Any, local: Path) -> None:
             "3    unknown  a=3",
             "job 1: failed: rank 0 of 1: ValueError: boom",
             f"  log: {local}/1/rank_0.log",
-            "job 3: unknown",
+            "job 3: unknown: it has left no word of its end",
         ]
     (local / "results.csv").unlink()
     write_result(JobPaths(local / "2").result(0), failed(0, Preempted(7, "SIGUSR2", "/there")))

@@ -101,6 +101,8 @@ def test_who_decided_and_what_the_option_means() -> None:
     _, (problem,) = read_options(LocalOptions, {"timeout_min": "2h"}, ["hydra/launcher=zerocfg_local", "++hydra.launcher.timeout_min=2h"])
     assert problem.decided_by == "command line: ++hydra.launcher.timeout_min=2h"
     assert problem.detail == ("Minutes until a job is stopped. Null: no limit.",)
+    _, (problem,) = read_options(LocalOptions, {"timeout_min": "2h"}, ["hydra.launcher.progress=false"])
+    assert problem.decided_by == "a config file"
     _, (problem,) = read_options(SlurmOptions, {"environment": "HF_TOKEN=sesame"}, ["hydra.launcher.environment='HF_TOKEN=sesame'"])
     assert "sesame" not in problem.render()
 

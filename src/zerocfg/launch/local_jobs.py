@@ -35,7 +35,7 @@ def why_failed(row: SweepRow) -> Iterator[str]:
     if errors:
         yield f"job {row.job}: {row.state}: rank {errors[0].rank} of {_world_size(paths.root)}: {errors[0].error}"
     else:
-        yield f"job {row.job}: {row.state}"
+        yield f"job {row.job}: {row.state}" + (": it has left no word of its end" if row.state == "unknown" else "")
     log = paths.rank_log(errors[0].rank) if errors else paths.starter_log
     if log.is_file():
         yield f"  log: {log}"

@@ -60,7 +60,7 @@ def read_options(
     for found in _out_of_range(options, start and not options.dry_run):
         problems.append(found)
         setattr(options, found.path.rpartition(".")[2], getattr(kind(), found.path.rpartition(".")[2]))
-    return options, decided(problems, overrides)
+    return options, [replace(found, decided_by=found.decided_by or "a config file") for found in decided(problems, overrides)]
 
 
 def decided(problems: Iterable[Diagnostic], overrides: Sequence[str]) -> list[Diagnostic]:
