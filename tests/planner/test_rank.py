@@ -136,3 +136,11 @@ def test_what_goes_to_nvme_is_stepped_in_small_groups(configure: Configure) -> N
     assert all(r.memory.host_bytes_per_node < 2**30 * 200 for r in ranked)
     asked = search(configure(*base, "parallelism.sub_group_size=2e8"), None, Axes()).ranked
     assert {r.plan.zero.sub_group_size for r in asked} == {200_000_000}
+
+
+def test_blocks_over_the_limit_are_fetched_in_parts(configure: Configure) -> None:
+    """An A10 has no room for two of Llama 3's blocks; with one as leaf module nothing would be fetched ahead."""
+    best = search(configure("model=llama3_8b", "hardware=a10_x4"), None, Axes()).ranked[0]
+    assert "parallelism.leaf_module_classes=[]" in best.overrides
+    assert not best.plan.zero.find_leaf_modules
+    assert best.cost.communication < 0.15 * best.cost.seconds

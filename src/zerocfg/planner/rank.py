@@ -104,7 +104,7 @@ def search(
     smallest: _Sized | None = None
     first_problems: list[Diagnostic] | None = None
     tried = 0
-    for candidate in candidates(config, hardware, axes, shape.whole):
+    for candidate in candidates(config, hardware, axes, shape):
         plan, problems = _resolved(config, candidate, detected, axes, torch)
         if plan is None:
             first_problems = first_problems if first_problems is not None else problems

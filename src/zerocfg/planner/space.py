@@ -9,7 +9,7 @@ from typing import Any
 from zerocfg.facts import HardwareFacts
 from zerocfg.schema import RunConfig
 from zerocfg.schema.types import DType, OffloadDevice
-from zerocfg.sizes import SWAPPED_SUB_GROUP, WALKS
+from zerocfg.sizes import SWAPPED_SUB_GROUP, WALKS, Shape
 
 SMALL_BUCKET = 50_000_000
 """Elements. The last bucket of the backward pass has no compute left beside it, and each bucket takes memory twice."""
@@ -80,13 +80,13 @@ def value_at(config: RunConfig, path: str) -> Any:
     return getattr(getattr(config, group), name)
 
 
-def candidates(config: RunConfig, hardware: HardwareFacts, axes: Axes, parameters: int) -> Iterator[Candidate]:
-    """Every combination that could make sense; micro batches are tried by whoever ranks them. parameters: of the model."""
+def candidates(config: RunConfig, hardware: HardwareFacts, axes: Axes, shape: Shape) -> Iterator[Candidate]:
+    """Every combination that could make sense; micro batches are tried by whoever ranks them. shape: of the model."""
     for base in _precision(config, hardware, axes):
         for staged in _stages(config, base, axes):
             for moved in _offloads(config, hardware, staged, axes):
                 for recomputed in _checkpointing(moved, axes):
-                    yield from _sizes(config, hardware, recomputed, axes, parameters)
+                    yield from _sizes(config, hardware, recomputed, axes, shape)
 
 
 def _precision(config: RunConfig, hardware: HardwareFacts, axes: Axes) -> Iterator[Candidate]:
@@ -138,7 +138,7 @@ def _checkpointing(base: Candidate, axes: Axes) -> Iterator[Candidate]:
         yield base.also((f"activation_checkpointing={option}",), {"activation_checkpointing.enabled": enabled})
 
 
-def _sizes(config: RunConfig, hardware: HardwareFacts, base: Candidate, axes: Axes, parameters: int) -> Iterator[Candidate]:
+def _sizes(config: RunConfig, hardware: HardwareFacts, base: Candidate, axes: Axes, shape: Shape) -> Iterator[Candidate]:
     yield base
     asked = config.parallelism
     stage = int(base.changes.get("parallelism.stage", asked.stage) or 0)
@@ -149,9 +149,13 @@ def _sizes(config: RunConfig, hardware: HardwareFacts, base: Candidate, axes: Ax
         yield base.also((f"parallelism.reduce_bucket_size={SMALL_BUCKET}",), {"parallelism.reduce_bucket_size": SMALL_BUCKET})
     if stage == 3 and asked.stage3_max_live_parameters is None and asked.stage3_max_reuse_distance is None:
         # a block or two, for cards with little memory; and all weights, where there is more room than the rule asks for
-        for live, reuse in ((TIGHT, TIGHT), (parameters, WALKS * parameters)):
+        for live, reuse in ((TIGHT, TIGHT), (shape.whole, WALKS * shape.whole)):
             limits = {"parallelism.stage3_max_live_parameters": live, "parallelism.stage3_max_reuse_distance": reuse}
-            yield base.also(tuple(f"{path}={value}" for path, value in limits.items()), limits)
+            sized = base.also(tuple(f"{path}={value}" for path, value in limits.items()), limits)
+            yield sized
+            if live < shape.block and asked.leaf_module_classes is None:
+                # a block that is over the limit by itself leaves no room for fetching ahead; its parts may
+                yield sized.also(("parallelism.leaf_module_classes=[]",), {"parallelism.leaf_module_classes": []})
     if stage == 3 and hardware.num_nodes > 1 and asked.zero_hpz_partition_size is None:
         node = hardware.gpus_per_node
         yield base.also((f"parallelism.zero_hpz_partition_size={node}",), {"parallelism.zero_hpz_partition_size": node})
