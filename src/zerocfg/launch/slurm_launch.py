@@ -14,7 +14,7 @@ from typing import Any
 from hydra.core.utils import JobReturn, JobStatus
 
 from zerocfg.diagnostics import ConfigProblems
-from zerocfg.emit import replace_text, set_aside
+from zerocfg.emit import replace_text
 from zerocfg.errors import PREEMPTED_STATUS
 from zerocfg.launch.fitness import write_preflight
 from zerocfg.launch.folders import claimed, fill
@@ -143,8 +143,6 @@ class Submission:
 
     def _fill(self, job: PreparedJob) -> None:
         with claimed(job.folder) as paths:
-            if not self.options.dry_run:
-                set_aside(paths.starter_log)
             kept = fill(job, paths, self.seal(job), self.program, self._python, dry=self.options.dry_run)
             if self.options.preflight and job.run is not None:
                 write_preflight(job.run, paths, self._python)
