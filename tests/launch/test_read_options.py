@@ -29,11 +29,11 @@ def test_values_become_the_options_types() -> None:
     given = {"_target_": "x", "on_infeasible": "skip", "timeout_min": 5, "progress": "off", "max_parallel": 2, "python": sys.executable}
     expected = LocalOptions(on_infeasible=OnInfeasible.skip, timeout_min=5.0, progress=False, max_parallel=2, python=sys.executable)
     assert read_options(LocalOptions, given) == (expected, [])
-    given = {"gpu_request": "gres", "account": 123, "setup": ["a"], "sbatch": {"mail_type": "END"}, "mem_gb": 1, "poll_seconds": 3600}
+    given = {"gpu_request": "gres", "account": 123, "setup": ["a"], "sbatch": {"mail_type": "END"}, "mem_gb": 1, "nodes": 2.0, "wait": 0}
     options, problems = read_options(SlurmOptions, given)
     assert problems == []
     assert options == SlurmOptions(
-        gpu_request=GpuRequest.gres, account="123", setup=["a"], sbatch={"mail_type": "END"}, mem_gb=1.0, poll_seconds=3600.0
+        gpu_request=GpuRequest.gres, account="123", setup=["a"], sbatch={"mail_type": "END"}, mem_gb=1.0, nodes=2, wait=False
     )
     assert read_options(SlurmOptions, {}) == (SlurmOptions(), [])
 
@@ -46,7 +46,8 @@ def test_values_become_the_options_types() -> None:
         (SlurmOptions, "gpu_request", "gress", "=gress is text, not one of gpus_per_node, gres", "hydra.launcher.gpu_request=gres"),
         (LocalOptions, "timeout_min", "2h", "=2h is text, not a number", "hydra.launcher.timeout_min=NUMBER"),
         (SlurmOptions, "mem_gb", "64G", "=64G is text, not a number", "hydra.launcher.mem_gb=NUMBER"),
-        (SlurmOptions, "nodes", 1.5, "=1.5 is a number, not a whole number", "hydra.launcher.nodes=1.5"),
+        (SlurmOptions, "nodes", 1.5, "=1.5 is a number, not a whole number", "hydra.launcher.nodes=1"),
+        (SlurmOptions, "requeue", 5, "=5 is a number, not true or false", "hydra.launcher.requeue=true"),
         (SlurmOptions, "setup", "module", "=module is text, not a list of texts", "hydra.launcher.setup=[module]"),
         (SlurmOptions, "sbatch", 3, "=3 is a number, not a mapping", "hydra.launcher.sbatch={NAME: VALUE}"),
         (LocalOptions, "progress", "maybe", "=maybe is text, not true or false", "hydra.launcher.progress=true"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -204,10 +205,12 @@ def _example(kind: Kind | None, text: str) -> str:
     bare = text.strip("'\" ")
     if kind.name in ("number", "count"):
         try:
-            float(bare.replace("_", ""))
+            number = float(bare.replace("_", ""))
         except ValueError:
             return "NUMBER"
-        return bare if not bare.isalpha() else "NUMBER"
+        if not math.isfinite(number):
+            return "NUMBER"
+        return bare if kind.name == "number" or number.is_integer() else f"{math.floor(number)}"
     if kind.name == "list" and kind.item == "number":
         return f"[{bare}]" if bare.replace(".", "").isdigit() else "[NUMBER,NUMBER]"
     return {"truth": "true", "list": f"[{bare}]", "mapping": "{NAME: VALUE}"}.get(kind.name, "TEXT")

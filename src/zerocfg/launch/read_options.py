@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar, get_type_hints
 
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from zerocfg.compose.kinds import kind_of
 from zerocfg.compose.messages import wrong_type
@@ -51,10 +51,15 @@ def read_options(
             problems.append(_unknown(kind, name))
             continue
         plain = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+        wanted = kind_of(hints[name])
+        if wanted.name == "count" and isinstance(plain, float) and plain.is_integer():
+            plain = int(plain)
         try:
+            if wanted.name == "truth" and isinstance(plain, (int, float)) and plain not in (0, 1):
+                raise ValidationError("any number but 0 would be true")
             typed[name] = plain
         except OmegaConfBaseException as error:
-            found = wrong_type(f"{PATH}.{name}", plain, error, decided_by="", kind=kind_of(hints[name]))
+            found = wrong_type(f"{PATH}.{name}", plain, error, decided_by="", kind=wanted)
             problems.append(replace(found, code=CODE, detail=_meaning(kind, name)))
     options: Any = OmegaConf.to_object(typed)
     for found in _out_of_range(options, start and not options.dry_run):
@@ -79,6 +84,7 @@ def _unknown(kind: type, name: str) -> Diagnostic:
     mine = [field.name for field in fields(kind)]
     others = [other for other, known in LAUNCHERS.items() if known is not kind and name in {field.name for field in fields(known)}]
     close = [alias] if (alias := _OTHER_NAMES.get((_name(kind), name))) else nearest(name, mine, n=1)
+    detail = () if close or others else (f"its options: {', '.join(mine)}",)
     if kind is SlurmOptions and (name in _OF_SBATCH or not close + others):
         close = [f"sbatch.{name}"]
     hints = [f"{PATH}.{near}=VALUE" for near in close] + [f"{GROUP}={other}" for other in others]
@@ -87,7 +93,7 @@ def _unknown(kind: type, name: str) -> Diagnostic:
         code=CODE,
         path=f"{PATH}.{name}",
         message=message + (f", {' and '.join(others)} has" if others else ""),
-        detail=() if close or others else (f"its options: {', '.join(mine)}",),
+        detail=detail,
         hint=", or ".join(hints) or f"without {PATH}.{name}",
     )
 
