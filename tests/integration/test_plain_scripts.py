@@ -71,6 +71,8 @@ import os, sys, time, zerocfg
 run = zerocfg.current_run()
 print("rank", run.rank, "of", run.world_size, "stage", run.plan.zero.stage, sys.argv[1:], flush=True)
 if sys.argv[1] == "fail" and run.rank == 1:
+    while not (run.output_dir / "pid_0").exists():  # the failure of one ends the other, however far it is
+        time.sleep(0.05)
     print("last words", file=sys.stderr)
     sys.exit(7)
 (run.output_dir / f"pid_{run.rank}").write_text(str(os.getpid()))
