@@ -6,7 +6,7 @@ from tests.planner.conftest import Configure, MakePlan
 from zerocfg.compiler import compile_run
 from zerocfg.compose import compose
 from zerocfg.memory import estimate
-from zerocfg.planner.rank import micro_batches, search, with_micro_batch
+from zerocfg.planner.rank import micro_batches, search, why_first, with_micro_batch
 from zerocfg.planner.space import NONE, Axes, changed
 
 ON_V100 = ("model=llama2_13b", "hardware=v100x4", "batch.global_batch_size=64")
@@ -119,6 +119,18 @@ def test_of_plans_as_fast_the_lowest_stage_is_first(configure: Configure) -> Non
     assert best.plan.zero.stage == 3
     assert ranked[0].plan.zero.stage == 1
     assert ranked[0].tokens_per_s_per_gpu >= 0.99 * best.tokens_per_s_per_gpu
+    assert "lower stage" in why_first(ranked)
+    assert why_first([best]) == ""
+
+
+def test_a_small_gain_does_not_make_it_offload(configure: Configure) -> None:
+    ranked = search(configure("model=llama3_8b", "hardware=h100x8", "batch.global_batch_size=64"), None, Axes()).ranked
+    best = max(ranked, key=lambda r: r.tokens_per_s_per_gpu)
+    assert best.plan.offload.optimizer == "cpu"
+    assert ranked[0].plan.offload.optimizer == "none"
+    assert ranked[0].plan.activation_checkpointing.enabled
+    assert 0.9 < ranked[0].tokens_per_s_per_gpu / best.tokens_per_s_per_gpu < 0.99
+    assert "offloads less" in why_first(ranked)
 
 
 def test_a_huge_global_batch_makes_no_huge_search(configure: Configure) -> None:

@@ -17,7 +17,7 @@ from zerocfg.memory.estimate import rank_of
 from zerocfg.plan import Plan
 from zerocfg.planner.cost import TERMS
 from zerocfg.planner.knobs import neighbours
-from zerocfg.planner.rank import Search, search
+from zerocfg.planner.rank import Search, search, why_first
 from zerocfg.planner.rates import UNKNOWN_NETWORK_GBPS, UNKNOWN_PCIE_GBPS, Rates
 from zerocfg.planner.rule import rule_of_size
 from zerocfg.planner.space import NONE, Axes, changed
@@ -152,6 +152,8 @@ def report(result: Search, config: RunConfig, top: int) -> Iterator[str]:
         + ", ".join(f"{label} {seconds:.3g} s" for name, label in words.items() if (seconds := float(getattr(best.cost, name))) > 0)
         + (f" ({best.cost.recompute:.3g} s of compute is recomputation)" if best.cost.recompute else "")
     )
+    if reason := why_first(result.ranked):
+        yield f"   {reason}"
     yield from why(plan, result.rates)
 
 

@@ -128,6 +128,10 @@ def _failure(
         problem = JobFailed(preempted(job, saved, stopped or saved.signal), shown=True)
         problem.__cause__ = saved
         return problem
+    if not stopped and (refusals := paths.refusals):
+        return JobFailed(f"job {job.number} was not started", "\n".join(path.read_text(encoding="utf-8").rstrip() for path in refusals))
+    if not stopped and paths.preflight_report.is_file():
+        return JobFailed(f"{title} its preflight, nothing was trained", paths.preflight_report.read_text(encoding="utf-8").rstrip())
     if not stopped and (echo_of := _echoed(title, job, paths, results, errors, shown=shown)) is not None:
         return JobFailed(echo_of.summary + last_saved(job), echo_of.traceback, shown=echo_of.shown)
     if errors and not stopped:
@@ -145,10 +149,6 @@ def _failure(
         return problem
     if stopped:
         return JobFailed(f"job {job.number} was stopped: {stopped}\n  folder: {paths.root}{last_saved(job)}")
-    if refusals := paths.refusals:
-        return JobFailed(f"job {job.number} was not started", "\n".join(path.read_text(encoding="utf-8").rstrip() for path in refusals))
-    if paths.preflight_report.is_file():
-        return JobFailed(f"{title} its preflight, nothing was trained", paths.preflight_report.read_text(encoding="utf-8").rstrip())
     if not isinstance(outcome, NodeOutcome):
         return JobFailed(f"{title}: it ended without an outcome\n  folder: {paths.root}", outcome)
     names = ", ".join(map(str, silent))

@@ -21,6 +21,9 @@ from zerocfg.sizes import shape_of
 
 NO_DIFFERENCE = 0.99
 """Speeds that predictions cannot tell apart."""
+NO_OFFLOAD = 0.9
+"""Share of the fastest's speed with which a plan that offloads less comes first: what offloading costs hangs on the host's cores
+and memory, which no data sheet has."""
 NO_GAIN = 0.995
 """A size is only changed for more than this in speed."""
 
@@ -202,12 +205,18 @@ def _speed_then_effort(found: Ranked) -> tuple[float, ...]:
 
 
 def _steadiest_first(ranked: list[Ranked]) -> list[Ranked]:
-    """Of the plans that are as fast as the first, as far as predictions go, and move and recompute no more: the lowest stage's first.
+    """Of the plans that are as fast as the fastest, as far as predictions go, and move and recompute no more: the lowest stage's first.
     It asks the least of the host, which differs by half from machine to machine."""
     if not ranked:
         return ranked
-    least = NO_DIFFERENCE * ranked[0].tokens_per_s_per_gpu
-    close = [r for r in ranked if r.tokens_per_s_per_gpu >= least and _effort(r) <= _effort(ranked[0])]
+    fastest = ranked[0]
+
+    def close_to_it(found: Ranked) -> bool:
+        offloads_less = _effort(found)[0] < _effort(fastest)[0]
+        least = NO_OFFLOAD if offloads_less else NO_DIFFERENCE
+        return found.tokens_per_s_per_gpu >= least * fastest.tokens_per_s_per_gpu and _effort(found) <= _effort(fastest)
+
+    close = [r for r in ranked if close_to_it(r)]
     first = min(close, key=lambda r: (_effort(r), max(1, r.plan.zero.stage), -r.tokens_per_s_per_gpu))
     return [first, *(r for r in ranked if r is not first)]
 
@@ -215,6 +224,17 @@ def _steadiest_first(ranked: list[Ranked]) -> list[Ranked]:
 def _effort(found: Ranked) -> tuple[int, bool]:
     plan = found.plan
     return (plan.offload.param != "none") + (plan.offload.optimizer != "none"), plan.activation_checkpointing.enabled
+
+
+def why_first(ranked: Sequence[Ranked]) -> str:
+    """Where the first is not the one that is predicted to be the fastest; else empty."""
+    first, fastest = ranked[0], max(ranked, key=lambda r: r.tokens_per_s_per_gpu)
+    gain = fastest.tokens_per_s_per_gpu / first.tokens_per_s_per_gpu - 1
+    if _effort(first)[0] < _effort(fastest)[0]:
+        return f"{gain:.1%} slower than the fastest, but it offloads less, which leaves less to the host's cores and memory"
+    if first.plan.zero.stage < fastest.plan.zero.stage and gain > 0:
+        return f"{gain:.1%} slower than the fastest, which predictions cannot tell apart, and the lower stage asks less of the host"
+    return ""
 
 
 def _without_idle_changes(ranked: list[Ranked]) -> list[Ranked]:
