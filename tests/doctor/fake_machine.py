@@ -56,6 +56,7 @@ class FakeMachine:
     files: dict[str, str] = field(default_factory=lambda: {"/sys/module/nvidia_peermem": "", "/usr/local/cuda/bin/nvcc": ""})
     """Path -> text; folders are what lies above a file."""
     read_only: frozenset[str] = frozenset()
+    opened: frozenset[str] = frozenset()
     programs: dict[str, str] = field(
         default_factory=lambda: {
             "ninja": "/usr/bin/ninja",
@@ -109,6 +110,9 @@ class FakeMachine:
 
     def exists(self, path: str) -> bool:
         return path in self.files or path in self.spaces or any(file.startswith(f"{path}/") for file in self.files)
+
+    def is_open(self, path: str) -> bool:
+        return path in self.opened
 
     def writable(self, path: str) -> bool:
         return path not in self.read_only

@@ -6,6 +6,9 @@ from tests.doctor.fake_machine import TORCH_CPU, FakeMachine
 from tests.doctor.fault import CPU, FAIL, IB, NVME, WARN, Case, fails_on, without
 from zerocfg.doctor.machine import Ran, Space
 
+_LOCK = "~/.cache/torch_extensions/py312_cu130/fused_adam/lock"
+_LOCKED = {**FakeMachine().files, _LOCK: ""}
+
 CASES = [
     Case("old Python", "ZC820", FAIL, "python", {"python": (3, 9, 2)}, None, ("3.9.2", "3.10")),
     Case("no torch", "ZC821", FAIL, "torch", {"packages": {"deepspeed": "0.19.8"}, "texts": {}}, {}, ("pip install torch==",)),
@@ -110,5 +113,17 @@ CASES = [
         {"spaces": {**FakeMachine().spaces, "~/.cache/torch_extensions": Space(total=1, free=1, kind="nfs4")}},
         {},
         ("nfs4",),
+    ),
+    Case("op lock left", "ZC833", FAIL, "op cache", {"files": _LOCKED}, {}, (f"rm {_LOCK}", "fused_adam waits")),
+    Case("op lock left, no run", "ZC833", WARN, "op cache", {"files": _LOCKED}, None, (_LOCK,)),
+    Case("lock of an op that the run has no use for", "ZC833", WARN, "op cache", {"files": _LOCKED}, CPU, (_LOCK,)),
+    Case(
+        "op lock left in a folder of one's own",
+        "ZC833",
+        FAIL,
+        "op cache",
+        {"environ": {"TORCH_EXTENSIONS_DIR": "/ops"}, "files": {"/ops/fused_adam/lock": ""}},
+        {},
+        ("rm /ops/fused_adam/lock",),
     ),
 ]

@@ -144,6 +144,11 @@ def test_a_forward_compatible_libcuda_makes_up_for_an_old_driver(needs: Callable
     assert complaints(machine, needs({})) == []
 
 
+def test_an_op_that_is_being_compiled_has_a_lock(needs: Callable[..., Needs]) -> None:
+    lock = "~/.cache/torch_extensions/py312_cu130/fused_adam/lock"
+    assert complaints(FakeMachine(files={**IB, lock: ""}, opened=frozenset({lock})), needs({})) == []
+
+
 def test_ops_that_were_compiled_at_installation_need_no_compiler(needs: Callable[..., Needs]) -> None:
     texts = {**FakeMachine().texts, "deepspeed/git_version_info_installed.py": "version='0.19.8'\ninstalled_ops={'fused_adam': True}\n"}
     assert complaints(FakeMachine(texts=texts, programs={"numactl": "/bin/numactl"}, files={}), needs({})) == []

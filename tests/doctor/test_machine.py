@@ -26,6 +26,9 @@ def test_files(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert not here.writable(str(tmp_path / "file" / "x"))
     assert here.exists(str(tmp_path / "a"))
+    with (tmp_path / "a").open():
+        assert here.is_open(str(tmp_path / "a"))
+    assert not here.is_open(str(tmp_path / "a"))
 
 
 def test_space_and_speed(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -67,6 +68,9 @@ class Machine(Protocol):
     def read(self, path: str) -> str: ...
     def names(self, folder: str) -> tuple[str, ...]: ...
     def exists(self, path: str) -> bool: ...
+    def is_open(self, path: str) -> bool:
+        """Whether a process on this machine has the file open; those of other users are not seen."""
+
     def writable(self, path: str) -> bool:
         """Whether files can be made in the folder, or in its nearest parent that exists."""
 
@@ -126,12 +130,20 @@ class LocalMachine:
 
     def names(self, folder: str) -> tuple[str, ...]:
         try:
-            return tuple(sorted(os.listdir(folder)))
+            return tuple(sorted(os.listdir(os.path.expanduser(folder))))
         except OSError:
             return ()
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(path)
+        return os.path.exists(os.path.expanduser(path))
+
+    def is_open(self, path: str) -> bool:
+        wanted = os.path.realpath(os.path.expanduser(path))
+        for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+            with suppress(OSError):
+                if os.readlink(descriptor) == wanted:
+                    return True
+        return False
 
     def writable(self, path: str) -> bool:
         nearest = os.path.abspath(os.path.expanduser(path))

@@ -153,9 +153,10 @@ def _toolkit(machine: Machine, needs: Needs, what: str, must: bool, cuda: tuple[
 
 def build_cache(machine: Machine, needs: Needs) -> Iterator[Finding]:
     """ZC833: where compiled ops are kept."""
+    folder = machine.environ.get("TORCH_EXTENSIONS_DIR") or "~/.cache/torch_extensions"
+    yield from _locks_left(machine, folder, ops_needed(needs))
     if needs.plan is not None and not ops_needed(needs):
         return
-    folder = machine.environ.get("TORCH_EXTENSIONS_DIR") or "~/.cache/torch_extensions"
     if not machine.writable(folder):
         yield bad(
             bool(ops_needed(needs)), "ZC833", f"{folder} cannot be written: ops are compiled there", "export TORCH_EXTENSIONS_DIR=/tmp/ops"
@@ -165,6 +166,17 @@ def build_cache(machine: Machine, needs: Needs) -> Iterator[Finding]:
     if space is not None and space.kind.startswith(("nfs", "lustre", "gpfs", "beegfs")):
         fix = "export TORCH_EXTENSIONS_DIR=/tmp/torch_extensions, local to each node"
         yield warn("ZC833", f"{folder} is on {space.kind}: nodes that compile at the same time wait for each other's locks", fix)
+
+
+def _locks_left(machine: Machine, folder: str, wanted: tuple[str, ...]) -> Iterator[Finding]:
+    """A process that is killed while it compiles or loads an op leaves the op's lock, and torch waits for its end without an end
+    (torch/utils/file_baton.py)."""
+    for place in (folder, *(f"{folder}/{name}" for name in machine.names(folder))):  # one a Python and CUDA, in the default folder
+        for op in machine.names(place):
+            lock = f"{place}/{op}/lock"
+            if machine.exists(lock) and not machine.is_open(lock):
+                fix = f"rm {lock}, if no other machine compiles {op} there now"
+                yield bad(op in wanted, "ZC833", f"{lock} was left by a process that is gone: what loads {op} waits for it forever", fix)
 
 
 def architectures(machine: Machine, needs: Needs) -> Iterator[Finding]:
