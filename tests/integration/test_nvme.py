@@ -25,6 +25,8 @@ def main(cfg):
     folder = Path(run.deepspeed_config["zero_optimization"]["offload_optimizer"]["nvme_path"])
     (folder / f"rank{run.rank}.swp").write_bytes(b"states")
     (run.output_dir / f"seen_{run.rank}").write_text(f"{folder} {sorted(p.name for p in folder.parent.iterdir())}")
+    while not all((run.output_dir / f"seen_{rank}").exists() for rank in (0, 1)):
+        time.sleep(0.02)  # the end of one rank ends the other, however far it is
     if cfg.what == "fail":
         raise ValueError("unwell")
     if cfg.what == "sleep":
