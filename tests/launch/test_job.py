@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -21,9 +22,9 @@ RUNNER = """
 import sys
 from zerocfg.launch.job import NodeJob
 from zerocfg.launch.processes import ProcessId
-pid, started, folder, seconds, *command = sys.argv[1:]
+pid, started, folder, seconds, limit, *command = sys.argv[1:]
 print(NodeJob(folder=folder, command=tuple(command), cwd=folder, environment={"GONE": None, "NEW": "1"},
-              launcher=ProcessId(int(pid), started), shutdown_seconds=float(seconds))())
+              launcher=ProcessId(int(pid), started), shutdown_seconds=float(seconds), timeout_seconds=float(limit))())
 """
 STUBBORN = "import signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
 
@@ -35,14 +36,16 @@ time.sleep(60)
 
 
 class Runner:
-    def __init__(self, folder: Path, *command: str, seconds: float = 5.0, launcher: ProcessId | None = None) -> None:
+    def __init__(
+        self, folder: Path, *command: str, seconds: float = 5.0, limit: float = math.inf, launcher: ProcessId | None = None
+    ) -> None:
         self.token = uuid.uuid4().hex
         self.paths = JobPaths(folder)
         self.paths.inner.mkdir(parents=True, exist_ok=True)
         launcher = launcher or ProcessId.own()
         env = {**os.environ, JOB_TOKEN: self.token, "GONE": "x", "SUBMITIT_X": "1", "RANK": "0", "WORLD_SIZE": "1"}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", RUNNER, str(launcher.pid), launcher.started, str(folder), str(seconds), *command],
+            [sys.executable, "-c", RUNNER, str(launcher.pid), launcher.started, str(folder), str(seconds), str(limit), *command],
             stdout=subprocess.PIPE,
             text=True,
             env=env,
@@ -81,7 +84,12 @@ def test_a_process_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
     runner = Runner(tmp_path, sys.executable, "-c", STUBBORN, seconds=0.5)
     runner.wait_for("ready")
     runner.process.send_signal(signal.SIGUSR2)
-    assert runner.outcome() == NodeOutcome(-signal.SIGKILL, "time limit")
+    assert runner.outcome() == NodeOutcome(-signal.SIGKILL, "SIGUSR2")
+
+
+def test_a_time_limit_counts_from_the_start_of_what_it_runs(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, "/bin/sh", "-c", "echo ready; exec sleep 60", limit=0.3)
+    assert runner.outcome() == NodeOutcome(-signal.SIGTERM, "time limit")
 
 
 def test_without_its_launcher_it_stops(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from zerocfg.launch.paths import JobPaths
 _NO_LIMIT_MINUTES = 60.0 * 24 * 365 * 10
 
 
-def submit_local(node: NodeJob, paths: JobPaths, *, python: str, timeout_min: float | None, environment: Mapping[str, str]) -> Any:
+def submit_local(node: NodeJob, paths: JobPaths, *, python: str, environment: Mapping[str, str]) -> Any:
     """Start a job on this machine. Returns submitit's job.
 
-    timeout_min: minutes until it is stopped; None: no limit. environment: for the job's processes, never written to a file.
+    environment: for the job's processes, never written to a file.
     """
     import submitit
 
@@ -29,8 +29,8 @@ def submit_local(node: NodeJob, paths: JobPaths, *, python: str, timeout_min: fl
     executor.update_parameters(
         nodes=1,
         tasks_per_node=1,
-        timeout_min=_NO_LIMIT_MINUTES if timeout_min is None else timeout_min + node.shutdown_seconds / 60,
-        signal_delay_s=int(node.shutdown_seconds),
+        # the job keeps its limit itself: submitit's signal ends a process that does not listen yet
+        timeout_min=_NO_LIMIT_MINUTES,
     )
     with _environment(environment), _shielded_from_ctrl_c():
         return executor.submit(node)

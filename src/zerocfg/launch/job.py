@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -63,6 +64,8 @@ class NodeJob:
     """From the request to stop until SIGKILL; longer than torchrun's own --shutdown-timeout."""
     stop_signal: int = signal.SIGTERM
     """What torchrun gets and passes on. SIGUSR2 where ranks save first: SIGTERM is also what a rank hears when another has failed."""
+    timeout_seconds: float = math.inf
+    """From the start of torchrun until it is asked to stop."""
     locks: tuple[str, ...] = ()
     """Lock files of the job's devices (pool.py), held by torchrun as long as it lives."""
 
@@ -71,7 +74,7 @@ class NodeJob:
         stop: list[str] = []
 
         def ask(number: int, frame: FrameType | None) -> None:
-            stop.append("time limit" if number == signal.SIGUSR2 else signal.Signals(number).name)
+            stop.append(signal.Signals(number).name)
 
         for number in (signal.SIGTERM, signal.SIGUSR2):
             signal.signal(number, ask)
@@ -98,12 +101,15 @@ class NodeJob:
         return NodeOutcome(process.returncode, stop[0] if stop else "", tuple(killed))
 
     def _wait(self, process: subprocess.Popen[bytes], stop: list[str]) -> None:
-        deadline = float("inf")
+        deadline = math.inf
+        limit = time.monotonic() + self.timeout_seconds
         while process.poll() is None:
             time.sleep(_POLL_SECONDS)
             if not stop and not self.launcher.alive():
                 stop.append("the launcher is gone")
-            if stop and deadline == float("inf"):
+            if not stop and time.monotonic() > limit:
+                stop.append("time limit")
+            if stop and deadline == math.inf:
                 deadline = time.monotonic() + self.shutdown_seconds
                 process.send_signal(self.stop_signal)
             if time.monotonic() > deadline:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import sys
@@ -81,12 +82,11 @@ class LocalJob:
                 environment=lease.environment,
                 launcher=ProcessId.own(),
                 shutdown_seconds=self.shutdown_seconds,
+                timeout_seconds=math.inf if options.timeout_min is None else 60 * options.timeout_min,
                 locks=tuple(map(str, lease.inherited)),
                 stop_signal=_stop_signal(job),
             )
-            self._submitted = submit_local(
-                node, self.paths, python=python, timeout_min=options.timeout_min, environment=self._hidden_environment()
-            )
+            self._submitted = submit_local(node, self.paths, python=python, environment=self._hidden_environment())
         except BaseException:
             self.release()
             raise
