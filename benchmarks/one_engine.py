@@ -135,6 +135,12 @@ def example() -> Any:
     return module
 
 
+def dtype_of(name: str) -> Any:
+    import torch
+
+    return {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[name]
+
+
 def build(task: Mapping[str, Any], device: Any, dtype: Any, checkpoint: Any) -> Any:
     import torch
 
@@ -148,12 +154,11 @@ def build(task: Mapping[str, Any], device: Any, dtype: Any, checkpoint: Any) -> 
 
 def deepspeed_engine(task: Mapping[str, Any], device: Any) -> Any:
     import deepspeed
-    import torch
 
     from zerocfg.runtime.engine import checkpoint as recomputed
     from zerocfg.runtime.leaf import mark_leaf_modules
 
-    dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[task["dtype"]]
+    dtype = dtype_of(task["dtype"])
     config = {**task["deepspeed"], "steps_per_print": 10**9}
 
     def checkpoint(function: Any, *args: Any) -> Any:

@@ -18,14 +18,17 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from one_engine import ROOT, example
+from one_engine import ROOT, dtype_of, example
 
 sys.path[:0] = [str(ROOT / "src")]
+from zerocfg.errors import PREEMPTED_STATUS  # noqa: E402
+from zerocfg.plan import Plan  # noqa: E402
+from zerocfg.runtime.stored_plan import plan_from  # noqa: E402
 
 CPU = ("hardware=cpu", "hardware.gpus_per_node=2", "precision=fp32", "model=gpt_tiny", "parallelism=zero3")
-PREEMPTED = 85
 
 
 class Run:
@@ -74,7 +77,7 @@ def stop(run: Run, process: subprocess.Popen[bytes], slurm: bool) -> None:
     subprocess.run(["scancel", "--signal=USR2", str(number)], check=True)
 
 
-def plain_loss(job: Path, weights: Path, step: int) -> tuple[float, int]:
+def plain_loss(plan: Plan, job: Path, weights: Path, step: int) -> tuple[float, int]:
     """(mean loss of train.py's model with these weights on the global batch of a step, tensors of the weights).
 
     The model has the run's precision, is on one device, and knows nothing of DeepSpeed; the micro batches are the run's.
@@ -82,25 +85,16 @@ def plain_loss(job: Path, weights: Path, step: int) -> tuple[float, int]:
     import torch
     from safetensors.torch import load_file
 
-    from zerocfg.runtime.stored_plan import plan_from
-
-    plan = plan_from(json.loads((job / "compiled" / "plan.json").read_text(encoding="utf-8")))
     assert plan.model is not None
     train_py = example()
     device = torch.device("cuda" if torch.cuda.is_available() and plan.hardware.is_cuda else "cpu")
-    dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[plan.precision.dtype]
     model = train_py.GPT(plan.model, lambda function, *args: function(*args))
     loaded = {name: tensor for path in sorted(weights.glob("*.safetensors")) for name, tensor in load_file(path).items()}
     model.load_state_dict(loaded)
-    model.to(device, dtype)
-
-    class Rank:
-        output_dir = job
-
+    model.to(device, dtype_of(plan.precision.dtype))
     found = []
     for rank in range(plan.batch.data_parallel_size):
-        view = Rank()
-        view.plan, view.data_parallel_rank = plan, rank  # type: ignore[attr-defined]
+        view = SimpleNamespace(plan=plan, data_parallel_rank=rank, output_dir=job)
         data = train_py.Windows(train_py.corpus(view), plan.model.sequence_length)
         sampler = train_py.GlobalBatches(len(data), view)
         sampler.set_start_step(step - 1)
@@ -121,11 +115,10 @@ def main() -> int:
     parser.add_argument("--tolerance", type=float, default=0.0, help="of a loss; bf16 on GPUs is not bit-reproducible")
     parser.add_argument("--timeout", type=float, default=240, help="seconds a start")
     parser.add_argument("--keep", help="folder for logs and runs; default: a temporary one")
-    given, rest = parser.parse_known_args()
-    if wrong := [word for word in rest if "=" not in word]:
-        parser.error(f"neither an option nor an override: {' '.join(wrong)}")
+    parser.add_argument("overrides", nargs="*", default=CPU)
+    given = parser.parse_args()
     slurm = given.launcher == "zerocfg_slurm"
-    base = [*(rest or CPU), f"hydra/launcher={given.launcher}", f"train.steps={given.steps}"]
+    base = [*given.overrides, f"hydra/launcher={given.launcher}", f"train.steps={given.steps}"]
     folder = Path(given.keep or tempfile.mkdtemp(prefix="zerocfg-preemption-")).absolute()
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -138,7 +131,7 @@ def main() -> int:
     if slurm:  # the launcher waits until the requeued job has ended
         stopped.end(process, 0, 2 * given.timeout)
     else:
-        stopped.end(process, PREEMPTED, given.timeout)
+        stopped.end(process, PREEMPTED_STATUS, given.timeout)
         stopped.end(stopped.start(), 0, given.timeout)
 
     summary = json.loads((stopped.job / "summary.json").read_text(encoding="utf-8"))
@@ -146,34 +139,30 @@ def main() -> int:
     steps = [[record["step"] for record in run.records()] for run in (straight, stopped)]
     (at,) = summary["resumed_at"]
     once = steps[0] == steps[1] == list(range(1, given.steps + 1))
-    apart = {part: max((abs(losses[0][s] - losses[1][s]) for s in span), default=0.0) for part, span in spans(at, given.steps).items()}
+    apart = {step: abs(losses[0][step] - losses[1][step]) for step in range(1, given.steps + 1)}
+    before, after = max(v for s, v in apart.items() if s <= at), max(v for s, v in apart.items() if s > at)
     weights = folder / "weights"
     consolidate = ["consolidate", str(stopped.job), "--tag", f"global_step{at}", "--out", str(weights)]
     done = subprocess.run([sys.executable, "-m", "zerocfg", *consolidate], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)
-    plain, count = plain_loss(stopped.job, weights, at + 1)
+    plan = plan_from(json.loads((stopped.job / "compiled" / "plan.json").read_text(encoding="utf-8")))
+    plain, count = plain_loss(plan, stopped.job, weights, at + 1)
 
-    plan = json.loads((stopped.job / "compiled" / "plan.json").read_text(encoding="utf-8"))
-    ranks = plan["topology"]["num_nodes"] * plan["topology"]["nproc_per_node"]
-    what = (plan["model"]["name"], f"stage {plan['zero']['stage']}", plan["precision"]["dtype"], f"{ranks} ranks", given.launcher)
-    print(", ".join(what))
+    what = f"{plan.model_name}, stage {plan.zero.stage}, {plan.precision.dtype}, {plan.topology.world_size} ranks"
+    print(f"{what}, {given.launcher}")
     print(f"stopped and saved after step {at}, went on at {at + 1}; each step counted once: {'yes' if once else f'no: {steps[1]}'}")
     print(f"{'step':>6}{'straight':>12}{'stopped':>12}")
     for step in sorted({1, at, at + 1, at + 2, given.steps}):
         print(f"{step:>6}{losses[0][step]:>12.6f}{losses[1][step]:>12.6f}")
-    print(f"largest difference: {apart['before']:.2e} up to step {at}, {apart['after']:.2e} after it")
+    print(f"largest difference: {before:.2e} up to step {at}, {after:.2e} after it")
     live = losses[1][at + 1]
     print(f"consolidated after step {at}: {count} tensors; loss on the batch of step {at + 1}: plain model {plain:.6f}, run {live:.6f}")
-    met = once and max(apart.values()) <= given.tolerance and abs(plain - live) <= max(given.tolerance, 1e-5)
+    met = once and max(before, after) <= given.tolerance and abs(plain - live) <= max(given.tolerance, 1e-5)
     print(f"the same within {given.tolerance:g}: {'yes' if met else 'no'}")
     if not given.keep:
         shutil.rmtree(folder, ignore_errors=True)
     return 0 if met else 1
-
-
-def spans(at: int, steps: int) -> dict[str, range]:
-    return {"before": range(1, at + 1), "after": range(at + 1, steps + 1)}
 
 
 if __name__ == "__main__":

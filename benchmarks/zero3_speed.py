@@ -89,6 +89,8 @@ def main() -> int:
     tasks = [task_of([*plan, f"batch.micro_batch_size={size}"]) for size in sizes]
     if given.vary is not None:
         names = given.vary.split(";") if given.vary else list(VARIANTS)
+        if unknown := [name for name in names if name not in VARIANTS]:
+            parser.error(f"no such variant: {'; '.join(unknown)}\nthere are: {'; '.join(VARIANTS)}")
         return vary(tasks, names, given.gpus, given.timeout)
     results = run_all([each for ours in tasks for each in (ours, plain(ours), {**ours, "fsdp2": True})], given.gpus, given.timeout)
     head = f"{'micro batch':12}{'ours':>20}{'DeepSpeed defaults':>20}{'FSDP2':>20}"

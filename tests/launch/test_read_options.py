@@ -10,19 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.launch.empty_app import APP
 from zerocfg.launch.options import LocalOptions, OnInfeasible
 from zerocfg.launch.read_options import read_options
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.schema.slurm import GpuRequest
-
-APP = """
-import hydra
-@hydra.main(version_base=None, config_path=None)
-def main(cfg):
-    return 1
-if __name__ == "__main__":
-    main()
-"""
 
 
 def test_values_become_the_options_types() -> None:

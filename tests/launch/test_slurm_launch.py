@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.launch.empty_app import APP
 from zerocfg.diagnostics import ConfigProblems
 from zerocfg.launch.slurm_launch import Submitted, SubmittedReturn, arrays, numbers
 from zerocfg.launch.slurm_submit import submission_environment, submit
@@ -18,14 +19,6 @@ from zerocfg.launch.slurm_wait import Watch
 from zerocfg.passes.lower.slurm import SlurmShape
 
 SHAPE = SlurmShape(nodes=1, directives=(("partition", "gpu"), ("mem", "4G"), ("time", "5")), srun=(), secrets=(("HF_TOKEN", "s3cr3t"),))
-APP = """
-import hydra
-@hydra.main(version_base=None, config_path=None)
-def main(cfg):
-    return 1
-if __name__ == "__main__":
-    main()
-"""
 
 
 def test_the_environment_of_a_submission_inside_a_job() -> None:

@@ -122,8 +122,8 @@ class _Slurm:
     """The cluster whose commands are on this machine."""
 
     def __init__(self, options: SlurmOptions) -> None:
-        from zerocfg.launch.plain_slurm import check_cluster
         from zerocfg.launch.slurm_cluster import read_cluster
+        from zerocfg.launch.slurm_launch import check_cluster
         from zerocfg.launch.slurm_place import Placement
 
         self._options = options

@@ -24,7 +24,7 @@ def launcher_options(composed: Composed, code: str) -> tuple[LocalOptions | Slur
     if not isinstance(node, DictConfig):
         hint = f"{GROUP}={node}: a config group's name has a slash"
         return None, [Diagnostic(code=code, path=GROUP, message=f"{PATH}={node} sets the launcher's options to one word", hint=hint)]
-    target = str(OmegaConf.select(node, "_target_")).rpartition(".")[2]
+    target = _target(node)
     kind = KINDS.get(target)
     if kind is None:
         hint = "--target local, or --target slurm"
@@ -35,8 +35,13 @@ def launcher_options(composed: Composed, code: str) -> tuple[LocalOptions | Slur
 def check_options(composed: Composed) -> list[Diagnostic]:
     """What is wrong with the options of the launcher that was chosen, where it is one of zerocfg's."""
     node = composed.cfg.hydra.launcher if len(composed.cfg) else None
-    kind = KINDS.get(str(OmegaConf.select(node, "_target_")).rpartition(".")[2]) if isinstance(node, DictConfig) else None
+    kind = KINDS.get(_target(node)) if isinstance(node, DictConfig) else None
     return _options_of(composed, kind, start=False)[1] if kind is not None else []
+
+
+def _target(launcher: DictConfig) -> str:
+    """Name of its class."""
+    return str(OmegaConf.select(launcher, "_target_")).rpartition(".")[2]
 
 
 def _resolved(cfg: DictConfig) -> dict[str, Any]:

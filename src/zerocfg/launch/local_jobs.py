@@ -24,7 +24,7 @@ def local_rows(sweep: Path) -> list[SweepRow]:
     for folder in _job_folders(sweep):
         if str(folder) not in known:
             number = _number(folder, rows)
-            rows[number] = sweep_row(number, _state(folder), _overrides(folder), folder)
+            rows[number] = sweep_row(number, _state(folder), overrides_of(folder), folder)
     return [_now(rows[number]) for number in sorted(rows)]
 
 
@@ -78,7 +78,8 @@ def _world_size(folder: Path) -> int:
         return 1  # one plain process
 
 
-def _overrides(folder: Path) -> list[str]:
+def overrides_of(folder: Path) -> list[str]:
+    """Of a job's folder, as Hydra keeps them."""
     import yaml
 
     try:

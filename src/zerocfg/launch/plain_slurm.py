@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zerocfg.diagnostics import Diagnostic
 from zerocfg.launch.plain import exit_status, program
 from zerocfg.launch.prepare import PreparedJob
-from zerocfg.launch.slurm_cluster import Cluster, Unread, missing_commands
+from zerocfg.launch.slurm_cluster import Cluster, Unread
 from zerocfg.launch.slurm_launch import Submission, SubmittedReturn
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_place import Placement
-from zerocfg.launch.slurm_preflight import check_reachable
-
-
-def check_cluster(options: SlurmOptions, cluster: Cluster | Unread) -> list[Diagnostic]:
-    """ZC724 no SLURM here, ZC735 it does not answer. Nothing for a dry run, which needs none."""
-    return [] if options.dry_run else list(check_reachable(missing_commands(), cluster))
 
 
 def run_slurm(job: PreparedJob, options: SlurmOptions, words: Sequence[str], *, placement: Placement, cluster: Cluster | Unread) -> int:

@@ -64,7 +64,8 @@ def read_options(
     options: Any = OmegaConf.to_object(typed)
     for found in _out_of_range(options, start and not options.dry_run):
         problems.append(found)
-        setattr(options, found.path.rpartition(".")[2], getattr(kind(), found.path.rpartition(".")[2]))
+        name = found.path.rpartition(".")[2]
+        setattr(options, name, getattr(kind(), name))
     return options, [replace(found, decided_by=found.decided_by or "a config file") for found in decided(problems, overrides)]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from hydra.core.utils import JobReturn, JobStatus
 
-from zerocfg.diagnostics import ConfigProblems
+from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.emit import replace_text
 from zerocfg.errors import PREEMPTED_STATUS
 from zerocfg.launch.fitness import write_preflight
@@ -36,6 +36,11 @@ from zerocfg.units import counted
 log = logging.getLogger("zerocfg.launch")
 
 
+def check_cluster(options: SlurmOptions, cluster: Cluster | Unread) -> list[Diagnostic]:
+    """ZC724 no SLURM here, ZC735 it does not answer. Nothing for a dry run, which needs none."""
+    return [] if options.dry_run else list(check_reachable(missing_commands(), cluster))
+
+
 def launch(asked: Asked, given: Mapping[str, Any]) -> Sequence[JobReturn]:
     """Submit the jobs and return a JobReturn for each, in order. Raises LaunchRefused before anything is submitted.
 
@@ -43,7 +48,7 @@ def launch(asked: Asked, given: Mapping[str, Any]) -> Sequence[JobReturn]:
     """
     options, problems = asked.options(SlurmOptions, given)
     cluster = read_cluster()
-    silent = [] if options.dry_run else list(check_reachable(missing_commands(), cluster))
+    silent = check_cluster(options, cluster)
     placement = Placement(options, cluster, needs_cluster=not silent)
     sweep = begin(
         asked,

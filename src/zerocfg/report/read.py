@@ -14,6 +14,7 @@ from zerocfg.emit import COMPILED
 from zerocfg.errors import ZerocfgError
 from zerocfg.hidden import HIDDEN, hide_override, hide_values, is_secret
 from zerocfg.launch.folders import in_use
+from zerocfg.launch.local_jobs import overrides_of
 from zerocfg.launch.paths import INNER, JobPaths
 from zerocfg.launch.slurm_state import load_jobs, word
 from zerocfg.launch.sweep_results import RESULTS, SweepRow, read_rows
@@ -127,7 +128,7 @@ def read_run(folder: Path, *, state: str = "") -> RunData:
         name=f"{folder.resolve().parent.name}/{folder.resolve().name}",
         folder=str(folder),
         state=state,
-        overrides=tuple(hide_override(word) for word in _overrides(folder)),
+        overrides=tuple(hide_override(word) for word in overrides_of(folder)),
         plan=plan,
         deepspeed=_without_secrets(deepspeed),
         torchrun=tuple(str(word) for word in torchrun) if isinstance(torchrun, list) else (),
@@ -196,16 +197,6 @@ def _records(metrics: Path, notes: list[str]) -> tuple[dict[str, Any], ...]:
     if broken:
         notes.append(f"{metrics.name}: {broken} of {len(lines)} lines cannot be read and {'is' if broken == 1 else 'are'} left out")
     return tuple(by_step[step] for step in sorted(by_step))
-
-
-def _overrides(folder: Path) -> list[str]:
-    import yaml
-
-    try:
-        found = yaml.safe_load((folder / ".hydra" / "overrides.yaml").read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
-        return []
-    return [str(item) for item in found] if isinstance(found, list) else []
 
 
 def _directory(plan: Mapping[str, Any]) -> str:
