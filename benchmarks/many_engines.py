@@ -3,6 +3,9 @@
 A task is plain data: model (dims), dtype, stage, checkpointing, micro, accumulation, deepspeed (the JSON) or fsdp2, leaf, and
 measure: "speed" or "memory". Each gets fresh processes, forked off one that has imported torch and DeepSpeed: importing takes
 longer than measuring, and an engine leaves much behind (hooks that keep its memory, another torch.nn.functional.linear).
+
+With a world larger than the GPUs, one process is rank 0 of that world and its collectives do nothing: its memory besides NCCL's, the
+work of its host and of its GPU are a real rank's; its losses mean nothing, and its speed is one without communication.
 """
 
 from __future__ import annotations
@@ -56,8 +59,8 @@ def task_of_run(run: CompiledRun, **more: Any) -> dict[str, Any]:
     }
 
 
-def run_all(tasks: Sequence[Mapping[str, Any]], gpus: int, timeout: float) -> list[dict[str, Any]]:
-    """timeout: seconds for each. Each result: what its measure returns and seconds (all of it), or problem."""
+def run_all(tasks: Sequence[Mapping[str, Any]], gpus: int, timeout: float, alone: bool = False) -> list[dict[str, Any]]:
+    """timeout: seconds for each. alone: only rank 0 of the `gpus`, with collectives that do nothing. Each result: what its measure returns and seconds (all of it), or problem."""
     with tempfile.TemporaryDirectory() as folder:
         given, out = Path(folder, "tasks.json"), Path(folder, "out.jsonl")
         given.write_text(json.dumps(list(tasks)), encoding="utf-8")
@@ -65,7 +68,7 @@ def run_all(tasks: Sequence[Mapping[str, Any]], gpus: int, timeout: float) -> li
         environment = {**os.environ, **tasks[0].get("environment", {}), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
         done = subprocess.run(
-            [sys.executable, __file__, folder, str(gpus), str(timeout)],
+            [sys.executable, __file__, folder, str(gpus), str(timeout), *(["alone"] if alone else [])],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -76,7 +79,7 @@ def run_all(tasks: Sequence[Mapping[str, Any]], gpus: int, timeout: float) -> li
         return results + [{"problem": done.stdout[-1500:]} for _ in tasks[len(results) :]]
 
 
-def main(folder: str, gpus: int, timeout: float) -> None:
+def main(folder: str, gpus: int, timeout: float, alone: bool) -> None:
     import deepspeed  # noqa: F401
     import torch
     import torch.distributed  # noqa: F401
@@ -84,19 +87,19 @@ def main(folder: str, gpus: int, timeout: float) -> None:
     tasks = json.loads(Path(folder, "tasks.json").read_text(encoding="utf-8"))
     for number, task in enumerate(tasks):
         begun = time.perf_counter()
-        result = one(task, Path(folder, str(number)), gpus, timeout)
+        result = one(task, Path(folder, str(number)), gpus, timeout, alone)
         result["seconds"] = time.perf_counter() - begun
         with open(Path(folder, "out.jsonl"), "a", encoding="utf-8") as out:
             out.write(json.dumps(result) + "\n")
 
 
-def one(task: Mapping[str, Any], folder: Path, gpus: int, timeout: float) -> dict[str, Any]:
+def one(task: Mapping[str, Any], folder: Path, gpus: int, timeout: float, alone: bool) -> dict[str, Any]:
     folder.mkdir()
     ranks: dict[int, int] = {}
-    for rank in range(gpus):
+    for rank in range(1 if alone else gpus):
         child = os.fork()
         if child == 0:
-            in_rank(task, folder, rank, gpus)
+            in_rank(task, folder, rank, gpus, alone)
         ranks[child] = rank
     end, problem = time.monotonic() + timeout, ""
     while ranks:
@@ -118,7 +121,7 @@ def one(task: Mapping[str, Any], folder: Path, gpus: int, timeout: float) -> dic
     return found
 
 
-def in_rank(task: Mapping[str, Any], folder: Path, rank: int, world: int) -> None:
+def in_rank(task: Mapping[str, Any], folder: Path, rank: int, world: int, alone: bool) -> None:
     """Ends the process."""
     status = 1
     log = os.open(folder / f"{rank}.log", os.O_WRONLY | os.O_CREAT)
@@ -132,9 +135,7 @@ def in_rank(task: Mapping[str, Any], folder: Path, rank: int, world: int) -> Non
         cuda = torch.cuda.is_available()
         if cuda:
             torch.cuda.set_device(rank)
-        torch.distributed.init_process_group(
-            "nccl" if cuda else "gloo", init_method=f"file://{folder / 'store'}", rank=rank, world_size=world
-        )
+        join(folder / "store", "nccl" if cuda else "gloo", rank, world, alone)
         result = measure(task, rank)
         if rank == 0:
             (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
@@ -148,5 +149,16 @@ def in_rank(task: Mapping[str, Any], folder: Path, rank: int, world: int) -> Non
         os._exit(status)
 
 
+def join(store: Path, backend: str, rank: int, world: int, alone: bool) -> None:
+    import torch
+
+    if alone:
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
+    else:
+        torch.distributed.init_process_group(backend, init_method=f"file://{store}", rank=rank, world_size=world)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4:] == ["alone"])

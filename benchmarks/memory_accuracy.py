@@ -85,6 +85,7 @@ def main() -> int:
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--hardware", default="h200x2", help="option of the group hardware; its number of GPUs is replaced")
     parser.add_argument("--only", default="", help="cases whose name contains this; several by commas")
+    parser.add_argument("--alone", action="store_true", help="one GPU: rank 0 of --gpus, with collectives that do nothing")
     parser.add_argument("--timeout", type=float, default=60, help="seconds a case")
     parser.add_argument("--json", type=Path, help="write predictions and measurements to this file")
     parser.add_argument("--dry-run", action="store_true", help="predictions only")
@@ -101,7 +102,7 @@ def main() -> int:
         print(DRY_HEAD, *(dry_line(result) for result in results), sep="\n")
         return 0
     print(HEAD)
-    for result, found in zip(results, run_all(tasks, given.gpus, given.timeout), strict=True):
+    for result, found in zip(results, run_all(tasks, given.gpus, given.timeout, given.alone), strict=True):
         result.problem = found.get("problem", "")
         result.measured = {} if result.problem else found
         print(line(result))

@@ -53,6 +53,7 @@ def main() -> int:
     parser.add_argument("--hardware", default="h200x2")
     parser.add_argument("--models", default="gpt_1b3,llama_1b")
     parser.add_argument("--global-batch", type=int, default=32)
+    parser.add_argument("--alone", action="store_true", help="one GPU: rank 0 of --gpus, with collectives that do nothing")
     parser.add_argument("--timeout", type=float, default=90, help="seconds a plan")
     parser.add_argument("--dry-run", action="store_true", help="predictions only")
     parser.add_argument("overrides", nargs="*", default=[])
@@ -80,7 +81,7 @@ def one(model: str, base: Sequence[str], given: argparse.Namespace) -> bool:
         tasks.append(task)
         names.append(" ".join(part.split("=")[-1] for part in overrides if "gradient_accumulation" not in part))
         predicted.append(prediction([*base, *overrides]))
-    results = [{} for _ in tasks] if given.dry_run else run_all(tasks, given.gpus, given.timeout)
+    results = [{} for _ in tasks] if given.dry_run else run_all(tasks, given.gpus, given.timeout, given.alone)
     speeds = [float(r.get("tokens_per_s_per_gpu", 0.0)) for r in results]
     best = max(speeds, default=0.0)
     print(f"\n{model}: {len(tasks)} plans, global batch {given.global_batch}, {given.gpus} GPUs; tokens/s a GPU")

@@ -53,10 +53,10 @@ def varied(task: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     return {**task, **{key: value for key, value in change.items() if key != "zero"}, "deepspeed": config}
 
 
-def vary(tasks: list[dict[str, Any]], names: list[str], gpus: int, timeout: float) -> int:
+def vary(tasks: list[dict[str, Any]], names: list[str], given: argparse.Namespace) -> int:
     rows = ["ours", *names, "ours again"]
     changes = [{}, *(VARIANTS[name] for name in names), {}]
-    results = iter(run_all([varied(task, change) for task in tasks for change in changes], gpus, timeout))
+    results = iter(run_all([varied(task, change) for task in tasks for change in changes], given.gpus, given.timeout, given.alone))
     print(f"{'micro batch':13}{'variant':40}{'tokens/s a GPU':>15}{'over ours':>11}{'s a step':>10}{'host s':>8}{'GiB':>7}{'loss':>9}")
     for task in tasks:
         first = 0.0
@@ -79,6 +79,7 @@ def main() -> int:
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--hardware", default="h200x2")
     parser.add_argument("--micro", default="4,16")
+    parser.add_argument("--alone", action="store_true", help="one GPU: rank 0 of --gpus, with collectives that do nothing")
     parser.add_argument("--timeout", type=float, default=90, help="seconds an engine")
     parser.add_argument("--vary", nargs="?", const="", help="names of variants by ';'; none: all")
     parser.add_argument("overrides", nargs="*", default=[])
@@ -91,8 +92,9 @@ def main() -> int:
         names = given.vary.split(";") if given.vary else list(VARIANTS)
         if unknown := [name for name in names if name not in VARIANTS]:
             parser.error(f"no such variant: {'; '.join(unknown)}\nthere are: {'; '.join(VARIANTS)}")
-        return vary(tasks, names, given.gpus, given.timeout)
-    results = run_all([each for ours in tasks for each in (ours, plain(ours), {**ours, "fsdp2": True})], given.gpus, given.timeout)
+        return vary(tasks, names, given)
+    three = [each for ours in tasks for each in (ours, plain(ours), {**ours, "fsdp2": True})]
+    results = run_all(three, given.gpus, given.timeout, given.alone)
     head = f"{'micro batch':12}{'ours':>20}{'DeepSpeed defaults':>20}{'FSDP2':>20}"
     print(f"{head}{'over defaults':>15}{'over FSDP2':>12}   tokens/s a GPU, GiB")
     ok = True
