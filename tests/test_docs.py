@@ -17,6 +17,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # compiled, not run: these start ranks, write files or need a file of the reader's own
 TRAIN = re.compile(r"^(?:\$ )?python train\.py (.*)$")
 SHOW = re.compile(r"^(?:\$ )?zerocfg (compile|check|explain|memory|plan) ?(.*)$")
+# a command after a prompt, and what it prints
+SESSION = re.compile(r"^\$ zerocfg (.*)\n((?:(?!\$ |```).*\n)+)", flags=re.M)
 
 
 def commands() -> list[tuple[str, str]]:
@@ -52,6 +54,13 @@ def test_a_command_of_the_docs_can_be_typed(
         expected = (0,)
     status = main(words)
     assert status in expected, f"{page}: {line}\n{capsys.readouterr()}"
+
+
+@pytest.mark.parametrize(("line", "shown"), SESSION.findall("".join(page.read_text() for page in PAGES)))
+def test_a_command_prints_what_the_page_shows(line: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main(shlex.split(line))
+    printed = capsys.readouterr()
+    assert printed.err + printed.out == shown
 
 
 def test_links_between_pages_lead_somewhere() -> None:
