@@ -165,6 +165,22 @@ def test_a_sweep_on_this_machine(cli: Any, local: Path) -> None:
     assert cli("jobs")[2] == f"{local}\n"
 
 
+def test_runs_of_several_ranks(cli: Any, tmp_path: Path) -> None:
+    """A single run has no results.csv: it is done once each rank of its plan has said so. `zerocfg launch` has no folder below its own."""
+    alone, launched = (JobPaths(tmp_path / "outputs/2026-01-02" / name) for name in ("12-00-00/0", "13-00-00"))
+    for age, paths in enumerate((alone, launched)):
+        assert cli("compile", "hardware=cpu", "--out", str(paths.root))[0] == 0
+        paths.results.mkdir(parents=True)
+        write_result(paths.result(0), succeeded(0, None))
+        os.utime(paths.inner, (age, age))
+    assert cli("jobs")[1].splitlines()[1:] == ["0    unknown", "job 0: unknown: it has left no word of its end"]
+    for paths in (alone, launched):
+        write_result(paths.result(1), succeeded(1, None))
+        status, out, err = cli("jobs") if paths is launched else cli("jobs", str(alone.root.parent))
+        told = paths.root if paths is launched else paths.root.parent
+        assert (status, out, err) == (0, "job  state\n0    done\n", f"{told}\n")
+
+
 def test_without_a_folder_a_sweep_under_slurm_comes_first(cli: Any, local: Path, sweep: Path) -> None:
     assert cli("jobs")[1] == expected_table(sweep)
 

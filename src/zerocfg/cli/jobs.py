@@ -105,10 +105,10 @@ def _newest() -> Path | None:
     here = Path.cwd()
     if (here / SLURM_DIR / JOBS_FILE).is_file() or (here / RESULTS).is_file():
         return here
-    for record in (f"{SLURM_DIR}/{JOBS_FILE}", f"*/{INNER}"):
-        found = [path for top in _SWEEPS for path in (here / top).glob(f"*/*/{record}")]
+    for records in ((f"{SLURM_DIR}/{JOBS_FILE}",), (f"*/{INNER}", INNER)):  # the last: of `zerocfg launch`, whose job has no folder below
+        found = [(path, path.parents[r.count("/")]) for r in records for top in _SWEEPS for path in (here / top).glob(f"*/*/{r}")]
         if found:
-            return max(found, key=lambda path: path.stat().st_mtime).parents[1]
+            return max(found, key=lambda pair: pair[0].stat().st_mtime)[1]
     return None
 
 

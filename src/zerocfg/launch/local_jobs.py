@@ -73,7 +73,8 @@ def _state(folder: Path) -> str:
 
 def _world_size(folder: Path) -> int:
     try:
-        return int(json.loads((folder / COMPILED / "plan.json").read_text(encoding="utf-8"))["topology"]["world_size"])
+        topology = json.loads((folder / COMPILED / "plan.json").read_text(encoding="utf-8"))["topology"]
+        return int(topology["num_nodes"]) * int(topology["nproc_per_node"])
     except (OSError, ValueError, KeyError, TypeError):
         return 1  # one plain process
 
