@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from zerocfg.cli import app, completion, quick
 from zerocfg.cli import check as check_module
 from zerocfg.cli import compile as compile_module
 from zerocfg.cli import explain as explain_module
+from zerocfg.cli.pages import ORDER
 
 
 @pytest.mark.parametrize(
@@ -36,11 +39,23 @@ def test_wrong_usage_is_status_2(cli: Any, words: list[str]) -> None:
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("command", ["compile", "check", "explain", "import", "diff", "schema", "init", "jobs", "consolidate"])
-def test_help_of_each_command(cli: Any, command: str) -> None:
-    status, out, err = cli(command, "--help")
+@pytest.mark.parametrize("command", ["", *ORDER, "bench comm"])
+def test_a_help_page_fits_a_narrow_terminal(cli: Any, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    status, out, err = cli(*command.split(), "--help")
     assert (status, err) == (0, "")
-    assert out.startswith(f"Usage: zerocfg {command}")
+    usage, *page = out.splitlines()
+    assert usage.startswith(f"Usage: zerocfg {command}")
+    assert [line for line in page if len(line) > 80 or line.endswith("...") or "<str>" in line or "<list" in line] == []
+
+
+def test_the_commands_stand_in_the_readmes_order(cli: Any) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    cells = re.findall(r"^\| (`zerocfg .*?) \|(.*)\|$", readme, flags=re.M)
+    named = [name for first, second in cells for name in re.findall(r"`(?:zerocfg )?([a-z]+)\b[^`]*`", first + second)]
+    assert [name for name in dict.fromkeys(named) if name in ORDER] == list(ORDER)
+    shown = cli("--help")[1].partition("Commands:\n")[2]
+    assert tuple(line.split()[0] for line in shown.splitlines()) == ORDER
 
 
 def test_version(cli: Any) -> None:
@@ -91,23 +106,7 @@ def test_what_is_not_plain_is_left_to_typer(words: list[str]) -> None:
 
 def test_both_know_the_same_options() -> None:
     commands = typer.main.get_command(app.app).commands  # type: ignore[attr-defined]
-    assert set(quick.OPTIONS) | {
-        "import",
-        "diff",
-        "schema",
-        "init",
-        "jobs",
-        "launch",
-        "memory",
-        "plan",
-        "profile",
-        "calibrate",
-        "doctor",
-        "topo",
-        "bench",
-        "consolidate",
-        "report",
-    } == set(commands)
+    assert set(commands) == set(ORDER)
     for name, options in quick.OPTIONS.items():
         theirs = {option for parameter in commands[name].params for option in parameter.opts if option.startswith("--")}
         assert theirs - {"--help"} == set(options)

@@ -10,10 +10,12 @@ import typer
 
 from zerocfg import __version__
 from zerocfg.cli.completion import complete_override
+from zerocfg.cli.pages import Commands
 
 app = typer.Typer(
     name="zerocfg",
-    help="Compile Hydra config groups into a DeepSpeed JSON, torchrun arguments and an environment.",
+    cls=Commands,
+    help="Compile Hydra config groups into a DeepSpeed JSON, torchrun arguments and an environment. A new project: zerocfg init DIR.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -36,7 +38,7 @@ ConfigName = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option("--config-name", metavar="NAME", help="Primary config without .yaml. Default: config, else zerocfg."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="JSON on stdout; where a run has errors, the list that check --json prints.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, errors too.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that differ.")]
 
 
@@ -69,7 +71,7 @@ def _compile(
     config_path: ConfigPath = None,
     config_name: ConfigName = None,
 ) -> None:
-    """Print what would be run: DeepSpeed JSON, torchrun arguments, environment, resources."""
+    """Print the DeepSpeed JSON, torchrun arguments, environment."""
     from zerocfg.cli.compile import compile_command
 
     raise typer.Exit(
@@ -81,7 +83,7 @@ def _compile(
 
 @app.command("check")
 def _check(overrides: Overrides = None, as_json: Json = False, config_path: ConfigPath = None, config_name: ConfigName = None) -> None:
-    """Report every problem of a config at once."""
+    """Report every problem of a config at once. Exit status: 0 no error, 1 errors."""
     from zerocfg.cli.check import check_command
 
     raise typer.Exit(check_command(overrides or [], as_json=as_json, config_path=config_path, config_name=config_name))
@@ -89,7 +91,7 @@ def _check(overrides: Overrides = None, as_json: Json = False, config_path: Conf
 
 @app.command("explain")
 def _explain(words: Words = None, config_path: ConfigPath = None, config_name: ConfigName = None) -> None:
-    """Say of each emitted value which file, override or rule decided it."""
+    """Say which file, override or rule decided each value."""
     from zerocfg.cli.explain import explain_command
 
     raise typer.Exit(explain_command(words or [], config_path=config_path, config_name=config_name))
@@ -110,7 +112,9 @@ def _launch(
     config_path: ConfigPath = None,
     config_name: ConfigName = None,
 ) -> None:
-    """Run a script without Hydra: OVERRIDES -- SCRIPT.py ARGUMENTS, or OVERRIDES -- -m MODULE ARGUMENTS.
+    """Run a script that does not use Hydra.
+
+    After the overrides: -- SCRIPT.py ARGUMENTS, or -- -m MODULE ARGUMENTS.
 
     {ds_config} in the arguments becomes the path of the compiled JSON, which is in ZEROCFG_DS_CONFIG as well.
     """
@@ -129,7 +133,7 @@ def _jobs(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the states and results of a sweep's jobs, under SLURM or here."""
+    """Show states and results of a sweep's jobs, SLURM's too."""
     from zerocfg.cli.jobs import jobs_command
 
     raise typer.Exit(jobs_command(directory, as_json=as_json))
@@ -156,7 +160,7 @@ def _import(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Express a DeepSpeed JSON in config groups and account for every key of it.
+    """Turn a DeepSpeed JSON into overrides; account for every key.
 
     After FILE also the Trainer's and the launcher's arguments, which decide each "auto": --per_device_train_batch_size 8 --bf16
     --num_gpus 8. What follows -- may hold the script's own arguments too.
@@ -209,11 +213,11 @@ def _diff(
 def _schema(
     part: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Argument(metavar="[config|deepspeed]", help="Default: both, in one schema."),
+        typer.Argument(metavar="config|deepspeed", help="Default: both, in one schema."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List what may be written: groups and DeepSpeed's keys; --json is JSON Schema for editors."""
+    """List the groups' fields and DeepSpeed's keys. --json: a JSON Schema for editors."""
     from zerocfg.cli.schema import PARTS, schema_command
 
     if part not in (None, *PARTS):

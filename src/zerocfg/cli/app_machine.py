@@ -7,8 +7,14 @@ from typing import Annotated, Optional
 import typer
 
 from zerocfg.cli.app import ConfigName, ConfigPath, Json, Overrides
+from zerocfg.cli.pages import Commands
 
-bench = typer.Typer(help="Measure this machine.", no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
+bench = typer.Typer(
+    cls=Commands,
+    help="Measure collectives against the links' rate.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 Plot = Annotated[
     Optional[str],  # noqa: UP045 - typer evaluates it on every Python
     typer.Option("--plot", metavar="FILE", help="Also draw it: PNG, SVG, PDF (needs matplotlib)."),
@@ -23,7 +29,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _doctor(overrides: Overrides = None, as_json: Json = False, config_path: ConfigPath = None, config_name: ConfigName = None) -> None:
-    """Say whether this machine is fit for a run, one line a check with its fix. Exit status 1 when one fails."""
+    """Check this machine for a run, each problem with its fix. Exit status: 0 fit, 1 not."""
     from zerocfg.cli.doctor import doctor_command
 
     raise typer.Exit(doctor_command(overrides or [], as_json=as_json, config_path=config_path, config_name=config_name))
@@ -45,7 +51,7 @@ def _topo(
     plot: Plot = None,
     as_json: Json = False,
 ) -> None:
-    """Show how the GPUs are linked, NVLink islands, NUMA nodes, and which GPUs and CPUs a job gets."""
+    """Show the GPUs' links, and which GPUs and CPUs a job gets."""
     from zerocfg.cli.topo import topo_command
 
     raise typer.Exit(topo_command(gpus=gpus, free=free, file=file, plot=plot, as_json=as_json))
@@ -60,12 +66,12 @@ def _comm(
     sizes: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
-            "--sizes", metavar="SIZES", help="256M,1G or 1K:1G:4 (from, to, times). Default: 1K:1G:4 for nccl, 1K:64M:4 for gloo."
+            "--sizes", metavar="SIZES", help="256M,1G or 1K:1G:4 (from, to, factor). Default: 1K:1G:4 for nccl, 1K:64M:4 for gloo."
         ),
     ] = None,
     ops: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option("--ops", metavar="OPS", help="all_reduce,all_gather,reduce_scatter,all_to_all,broadcast. Default: all."),
+        typer.Option("--ops", metavar="OPS", help="all_reduce, all_gather, reduce_scatter, all_to_all, broadcast. Default: all."),
     ] = None,
     out: Annotated[
         Optional[str],  # noqa: UP045
@@ -80,7 +86,10 @@ def _comm(
     config_path: ConfigPath = None,
     config_name: ConfigName = None,
 ) -> None:
-    """Measure the collectives: bandwidth as nccl-tests counts it, latency, the share of the link's rate that they reach."""
+    """Measure latency and bandwidth of collectives.
+
+    Bandwidth as nccl-tests count it, with its share of the link's rate.
+    """
     from zerocfg.cli.bench import comm_command
 
     raise typer.Exit(

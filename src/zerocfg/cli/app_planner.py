@@ -47,7 +47,10 @@ def _plan(
     config_path: ConfigPath = None,
     config_name: ConfigName = None,
 ) -> None:
-    """Rank the plans that fit by predicted speed, with the overrides to paste. What the overrides set stays as it is."""
+    """Rank the plans that fit by predicted speed.
+
+    Prints the overrides to paste. What yours set stays as it is.
+    """
     from zerocfg.cli.plan import plan_command
 
     raise typer.Exit(
@@ -90,7 +93,10 @@ def _profile(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Trace your own model without a GPU: parameters, FLOPs, activations a sample, the repeated block."""
+    """Trace your own model without a GPU.
+
+    Prints parameters, FLOPs, activations a sample, the repeated block.
+    """
     from zerocfg.cli.profile import profile_command
 
     raise typer.Exit(profile_command(target, overrides or [], inputs=inputs, dtype=dtype, out=out, as_json=as_json))
@@ -103,7 +109,7 @@ def _calibrate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure this machine once, for `zerocfg plan` to prefer to the data sheet."""
+    """Measure this machine once, for plan and auto to go by."""
     from zerocfg.cli.calibrate import calibrate_command
 
     raise typer.Exit(calibrate_command(gpus=gpus, as_json=as_json))

@@ -27,7 +27,10 @@ def _consolidate(
         bool, typer.Option("--safetensors/--torch", help="model.safetensors, or pytorch_model.bin for torch.load.")
     ] = True,
 ) -> None:
-    """Write the whole model's weights out of a checkpoint of any ZeRO stage."""
+    """Write the whole model's weights out of a checkpoint.
+
+    The checkpoint may be of any ZeRO stage.
+    """
     from zerocfg.cli.consolidate import consolidate_command
 
     raise typer.Exit(consolidate_command(run, tag=tag, out=out, dtype=dtype, safetensors=safetensors))
@@ -41,7 +44,10 @@ def _report(
     ] = None,
     opened: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
 ) -> None:
-    """Write one HTML page about a run or a sweep: curves, times, memory, configuration, failures."""
+    """Write one HTML page about a run or a sweep.
+
+    It shows curves, times, memory, configuration, failures.
+    """
     from zerocfg.cli.report import report_command
 
     raise typer.Exit(report_command(folder, out=out, opened=opened))
