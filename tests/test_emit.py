@@ -14,8 +14,8 @@ import pytest
 
 from zerocfg.artifact import CompiledRun
 from zerocfg.compiler import compile_run
+from zerocfg.diagnostics import ConfigProblems
 from zerocfg.emit import COMPILED, is_secret, read_compiled, replace_text, set_aside, write_compiled
-from zerocfg.errors import ZerocfgError
 from zerocfg.runtime.stored_plan import plan_from
 
 Make = Callable[..., dict[str, Any]]
@@ -71,9 +71,21 @@ def test_a_model_that_is_not_described_is_read_back(tmp_path: Path, container: M
 
 def test_a_damaged_folder_is_named(tmp_path: Path, container: Make) -> None:
     write_compiled(compile_run(container()), tmp_path / COMPILED)
-    (tmp_path / COMPILED / "plan.json").write_text("{")
-    with pytest.raises(ZerocfgError, match=r"plan\.json cannot be read"):
-        read_compiled(tmp_path / COMPILED)
+    folder = tmp_path / COMPILED
+    plan = json.loads((folder / "plan.json").read_text())
+    (folder / "torchrun.json").unlink()
+    for text, why in (
+        ("{", "Expecting property name"),
+        ("[" * 100_000, "maximum recursion depth"),
+        ("[]", "it is no mapping"),
+        (json.dumps({**plan, "zero": {**plan["zero"], "stage": "3"}}), "zero.stage is no whole number"),
+        (json.dumps({name: section for name, section in plan.items() if name != "train"}), "it has no train"),
+    ):
+        (folder / "plan.json").write_text(text)
+        with pytest.raises(ConfigProblems) as caught:
+            read_compiled(folder)
+        assert [problem.code for problem in caught.value.diagnostics] == ["ZC757", "ZC757"]
+        assert caught.value.diagnostics[0].message.startswith(f"{folder}/plan.json cannot be read: {why}")
 
 
 @pytest.mark.parametrize("name", ["plain", "with space", "qu'o\"te", "new\nline\n", "$(touch PWNED)", "-n"])

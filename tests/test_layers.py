@@ -15,7 +15,7 @@ SRC = Path(zerocfg.__file__).parent
 PLUGINS = SRC.parent.parent / "hydra_plugins"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "units", "release", "nodes"),
+    ("errors", "units", "release", "nodes", "misfit"),
     ("facts", "diagnostics", "provenance", "gpus", "confsource", "codes", "schema", "hf", "topology", "hidden", "traced"),
     ("plan", "artifact", "resolved", "lowered", "sizes"),
     ("passes", "memory", "deepspeed"),

@@ -12,11 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from zerocfg.artifact import CompiledRun, nvme_sections, placed
-from zerocfg.errors import ZerocfgError
+from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.hidden import is_secret as is_secret
+from zerocfg.misfit import misfit
+from zerocfg.plan import Plan
 
 COMPILED = "compiled"
 """Folder below the job's folder."""
@@ -79,14 +81,21 @@ def write_compiled(
 
 
 def read_compiled(directory: Path) -> StoredRun:
-    """Read what `write_compiled` wrote. Raises ZerocfgError, naming the file, when one is missing or damaged."""
+    """Read what `write_compiled` wrote. Raises ConfigProblems (ZC757), naming the files, where some are missing or damaged."""
     read: dict[str, Any] = {}
+    problems = []
+    types = {**get_type_hints(StoredRun), "ds_config": dict[str, Any], "plan": Plan}
     for name in _FILES[:-1]:
         path = directory / f"{name}.json"
         try:
             read[name] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as problem:
-            raise ZerocfgError(f"{path} cannot be read: {problem}") from problem
+            why = misfit(types[name], read[name], whole=True)
+        except (OSError, ValueError, RecursionError) as problem:
+            why = str(problem)
+        if why:
+            problems.append(damaged(path, why, hint="start the run by its own command, which writes the folder anew"))
+    if problems:
+        raise ConfigProblems(problems)
     return StoredRun(
         deepspeed=read["ds_config"],
         torchrun=tuple(read["torchrun"]),
@@ -94,6 +103,11 @@ def read_compiled(directory: Path) -> StoredRun:
         resources=read["resources"],
         plan=read["plan"],
     )
+
+
+def damaged(path: Path, why: str, *, hint: str) -> Diagnostic:
+    """ZC757: a file that zerocfg keeps for itself."""
+    return Diagnostic(code="ZC757", message=f"{path} cannot be read: {why}", hint=hint)
 
 
 def launch_script(run: CompiledRun, *, program: Sequence[str] | None, cwd: Path, python: str, starter: str = TORCHRUN) -> str:

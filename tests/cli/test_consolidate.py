@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.saved import SAVED_PLAN
 from zerocfg.cli import consolidate as consolidate_module
 from zerocfg.runtime.checkpoint_files import Checkpoint, commit
 from zerocfg.runtime.checkpoint_save import rank_file
@@ -33,8 +34,7 @@ def job(tmp_path: Path) -> Path:
         state = {"module": module, "optimizer": {"fp32_groups_flat": [(WEIGHT * step).flatten()]}}
         torch.save(state, draft / "mp_rank_00_model_states.pt")
         torch.save({"masters": [[("a.weight", (2, 3))]]}, draft / rank_file(0))
-        plan = {"zero": {"stage": 0}, "topology": {"tensor_parallel_degree": 1}}
-        commit(draft, step, {"plan": plan}, keep_last=0)
+        commit(draft, step, {"plan": {**SAVED_PLAN, "zero": {"stage": 0}}}, keep_last=0)
     return made
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,22 @@ def test_a_sweep_on_this_machine(cli: Any, local: Path) -> None:
     assert cli("jobs")[2] == f"{local}\n"
 
 
+@pytest.mark.parametrize("content", [b"", b"no pickle", b"\x80\x05\x95", pickle.dumps({"rank": 0})])
+def test_a_result_that_cannot_be_read(cli: Any, local: Path, content: bytes) -> None:
+    """It counts as a failure of its rank, so that hydra.launcher.retry_failed runs the job again."""
+    path = JobPaths(local / "3").result(0)
+    path.write_bytes(content)
+    status, out, _ = cli("jobs", str(local))
+    assert status == 1
+    assert "3    failed   a=3" in out
+    assert f"job 3: failed: rank 0 of 1: how it ended is not known: {path} cannot be read: " in out
+
+
+def test_an_objective_that_json_has_not(cli: Any, local: Path) -> None:
+    write_results(local, [SweepRow(job=0, state="done", overrides="a=0", objective=float("nan"), folder=str(local / "0"))])
+    assert json.loads(cli("jobs", str(local), "--json")[1])[0]["objective"] is None
+
+
 def test_runs_of_several_ranks(cli: Any, tmp_path: Path) -> None:
     """A single run has no results.csv: it is done once each rank of its plan has said so. `zerocfg launch` has no folder below its own."""
     alone, launched = (JobPaths(tmp_path / "outputs/2026-01-02" / name) for name in ("12-00-00/0", "13-00-00"))
@@ -206,4 +223,5 @@ def test_a_damaged_list_is_named(cli: Any, sweep: Path) -> None:
     (sweep / "slurm/jobs.json").write_text("{")
     status, out, err = cli("jobs", str(sweep))
     assert (status, out) == (1, "")
-    assert err.startswith(f"{sweep}/slurm/jobs.json cannot be read")
+    assert err.startswith(f"error[ZC757] {sweep}/slurm/jobs.json cannot be read")
+    assert json.loads(cli("jobs", str(sweep), "--json")[1])[0]["code"] == "ZC757"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.saved import SAVED_PLAN
 from zerocfg.launch.paths import JOB_TOKEN, JobPaths
 from zerocfg.launch.plain_rank import result
 from zerocfg.launch.results import read_results
@@ -113,7 +114,8 @@ def test_a_script_that_was_stopped_and_has_saved(tmp_path: Path, saved: bool) ->
     made = rank.paths.root / "checkpoints/global_step7"
     if saved:
         made.mkdir(parents=True)
-        (made / "zerocfg.json").write_text(json.dumps({"format": 1, "step": 7, "plan": {}, "files": {}}))
+        (made / "zerocfg.pt").touch()
+        (made / "zerocfg.json").write_text(json.dumps({"format": 1, "step": 7, "plan": SAVED_PLAN, "files": {"zerocfg.pt": 0}}))
     assert rank.script_pid
     rank.process.send_signal(signal.SIGTERM)
     assert rank.process.wait(60) == 85

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.saved import SAVED_PLAN
 from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.pool import Device, Lease, Pool, cores
 from zerocfg.launch.queue import LocalQueue
@@ -121,7 +122,8 @@ def test_a_job_that_could_not_save_any_more_says_what_it_saved_before(tmp_path: 
     """Ctrl-C twice, or a save that takes too long."""
     draft = tmp_path / "checkpoints/.saving-global_step5"
     draft.mkdir(parents=True)
-    commit(draft, 5, {"plan": {}}, keep_last=0)
+    (draft / "zerocfg.pt").touch()
+    commit(draft, 5, {"plan": SAVED_PLAN}, keep_last=0)
     saving = SimpleNamespace(enabled=True, resume="auto", directory="checkpoints")
     sweep = SimpleNamespace(hydra=SimpleNamespace(sweep=SimpleNamespace(dir="out")))
     run = SimpleNamespace(plan=SimpleNamespace(checkpoint=saving))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from zerocfg.compiler import compile_run
 from zerocfg.launch.resume import check_resume
 from zerocfg.runtime.checkpoint_files import commit
+from zerocfg.runtime.checkpoint_start import find_start
 
 Make = Callable[..., dict[str, Any]]
 
@@ -69,3 +71,42 @@ def test_weights_that_are_not_ours_to_replace(container: Make, tmp_path: Path) -
     assert [d.message for d in check_resume(plan, tmp_path)] == [
         f"{tmp_path}/weights/model.safetensors exists, and another program wrote it"
     ]
+
+
+def _damaged(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every place of a JSON value with other values for it; None: it is gone."""
+    for name, value in node.items():
+        here = (*path, name)
+        yield from ((here, other) for other in (None, [], {}, "x", -1, True, 1.5, {"a": {"b": 1}}))
+        if isinstance(value, dict):
+            yield from _damaged(value, here)
+
+
+def test_no_damage_of_a_manifest_ends_in_a_traceback(container: Make, tmp_path: Path) -> None:
+    """Each is told, or is as good as what was there."""
+    plan = compile_run(container({"checkpoint.every_steps": 5, "scheduler.type": "WarmupLR"})).plan
+    other = replace(plan, zero=replace(plan.zero, stage=3), model=None)
+    own = tmp_path / "0/checkpoints"
+    for step in (5, 10):
+        (own / f".saving-global_step{step}").mkdir(parents=True)
+        (own / f".saving-global_step{step}/zerocfg.pt").touch()
+        commit(own / f".saving-global_step{step}", step, {"plan": asdict(plan), "recorded": {"starts": [0]}, "world_size": 4}, keep_last=0)
+    path = own / "global_step10/zerocfg.json"
+    whole = json.loads(path.read_text())
+    starts = set()
+    for place, value in _damaged(whole):
+        manifest = json.loads(json.dumps(whole))
+        node = manifest
+        for name in place[:-1]:
+            node = node[name]
+        if value is None:
+            del node[place[-1]]
+        else:
+            node[place[-1]] = value
+        path.write_text(json.dumps(manifest))
+        for now in (plan, other):
+            assert {found.code for found in check_resume(now, tmp_path / "0")} <= {"ZC771", "ZC772", "ZC773", "ZC778"}
+        start = find_start(plan.checkpoint, tmp_path / "0", tmp_path).checkpoint
+        assert start is not None
+        starts.add(start.step)
+    assert starts == {5, 10}

@@ -15,6 +15,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
 
+from tests.saved import SAVED_PLAN
 from zerocfg.confsource import conf_dir
 from zerocfg.errors import ZerocfgError
 from zerocfg.launch.job import NodeOutcome
@@ -183,7 +184,8 @@ def test_a_rank_that_was_through_before_the_others(made: Made, tmp_path: Path) -
 def test_what_a_failed_job_would_go_on_from(made: Made, tmp_path: Path) -> None:
     draft = tmp_path / "checkpoints/.saving-global_step5"
     draft.mkdir(parents=True)
-    commit(draft, 5, {"plan": {}}, keep_last=0)
+    (draft / "zerocfg.pt").touch()
+    commit(draft, 5, {"plan": SAVED_PLAN}, keep_last=0)
     told = f"\n  checkpoint: {tmp_path}/checkpoints/global_step5\n  go on: the same command with hydra.sweep.dir="
     for outcome, *results in ((NodeOutcome(1), error(1, 1.0, ValueError("unwell"))), (NodeOutcome(-15, "Ctrl-C"), succeeded(1, None))):
         assert told in str(made(outcome, *results)[0]._return_value)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from zerocfg.errors import ZerocfgError
+from zerocfg.diagnostics import ConfigProblems
 from zerocfg.launch.slurm_state import (
     JobState,
     SlurmJob,
@@ -165,9 +165,19 @@ def test_jobs_are_kept_by_number(tmp_path: Path) -> None:
     content["jobs"][0]["colour"] = "red"
     path.write_text(json.dumps(content))
     assert load_jobs(tmp_path) == [second, ended]
-    path.write_text("{")
-    with pytest.raises(ZerocfgError, match=r"jobs\.json cannot be read"):
-        load_jobs(tmp_path)
+    for damaged in (
+        "",
+        "{",
+        "[]",
+        "[" * 100_000,
+        '{"jobs": {}}',
+        '{"jobs": [{}]}',
+        json.dumps({"jobs": [{**content["jobs"][0], "folder": "\0"}]}),
+    ):
+        path.write_text(damaged)
+        with pytest.raises(ConfigProblems, match=r"error\[ZC757\] .*jobs\.json cannot be read"):
+            load_jobs(tmp_path)
+        assert [problem.code for problem in check_active([], tmp_path)] == ["ZC757"]
 
 
 def test_ended_jobs_are_not_asked_for_again(tmp_path: Path, tools: Path) -> None:

@@ -83,6 +83,9 @@ def test_a_running_job_has_its_last_record(tmp_path: Path) -> None:
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     row = sweep_row(0, "running", [], folder)
     assert (row.last_loss, row.tokens_per_s, row.peak_memory_bytes, row.seconds) == (3.0, 200.0, 2**20, 2.0)
+    with (folder / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"step": 3, "lo\xff')  # half a line
+    assert sweep_row(0, "running", [], folder).last_loss == 3.0
     (folder / "metrics.jsonl").write_text('{"step": 1, "lo')
     assert sweep_row(0, "running", [], folder).last_loss is None
 
@@ -108,6 +111,21 @@ def test_the_file_is_read_by_other_programs_and_by_us(tmp_path: Path) -> None:
     assert rows[1]["overrides"] == hostile.overrides
     assert read_rows(tmp_path) == [fine, hostile]
     assert read_rows(tmp_path / "none") == []
+    good = path.read_bytes()
+    head, *lines = good.splitlines(keepends=True)
+    for damaged in (
+        b"",
+        b"\xff" + good,
+        head.replace(b"job", b"number") + lines[0],
+        head + lines[0].replace(b"0,", b",", 1),
+        head + lines[0].replace(b"0,", b"zero,", 1),
+        head + lines[0].rstrip() + b",more\n",
+        head + b"0,done\n",
+        head + lines[0].rstrip() + b"\0\n",
+        b"a" * 200_000 + b"\n",
+    ):
+        path.write_bytes(damaged)
+        assert read_rows(tmp_path) == []
 
 
 def test_the_table_leaves_out_columns_without_a_value() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.saved import SAVED_PLAN
 from zerocfg.hidden import HIDDEN
 from zerocfg.launch.folders import claimed
 from zerocfg.launch.sweep_results import SweepRow, write_results
@@ -218,7 +219,7 @@ def test_checkpoints(make_run: MakeRun, tmp_path: Path) -> None:
     whole = folder / "kept" / "global_step2"
     whole.mkdir(parents=True)
     (whole / "weights").write_bytes(b"12345")
-    (whole / "zerocfg.json").write_text(json.dumps({"format": 1, "step": 2, "files": {"weights": 5}, "plan": {}}))
+    (whole / "zerocfg.json").write_text(json.dumps({"format": 1, "step": 2, "files": {"weights": 5}, "plan": SAVED_PLAN}))
     (folder / "kept" / "global_step3").mkdir()
     found = run_in(folder)
     assert [(c.step, c.path, c.size_bytes) for c in found.checkpoints] == [(2, "global_step2", 5)]

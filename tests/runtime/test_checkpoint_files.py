@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.saved import SAVED_PLAN
 from zerocfg.diagnostics import ConfigProblems
 from zerocfg.plan import CheckpointPlan
 from zerocfg.runtime import checkpoint_files as files
@@ -37,7 +38,12 @@ def save(own: Path, step: int, *, keep_last: int = 0, started_from: str = "") ->
     (draft / "deep").mkdir(parents=True)
     (draft / "a.pt").write_bytes(b"a" * step)
     (draft / "deep/b.pt").write_bytes(b"b")
-    return commit(draft, step, {"plan": {"x": 1}, "started_from": started_from}, keep_last=keep_last)
+    return commit(draft, step, {"plan": SAVED_PLAN, "started_from": started_from}, keep_last=keep_last)
+
+
+def changed(path: Path, **values: Any) -> None:
+    manifest = json.loads((path / "zerocfg.json").read_text())
+    (path / "zerocfg.json").write_text(json.dumps({**manifest, **values}))
 
 
 def names(own: Path) -> list[str]:
@@ -49,9 +55,15 @@ def test_commit(tmp_path: Path) -> None:
     assert (made.path, made.step, dropped) == (tmp_path / "global_step5", 5, [])
     assert (tmp_path / "latest").read_text() == "global_step5"
     content = json.loads((tmp_path / "global_step5/zerocfg.json").read_text())
-    assert content == {"format": 1, "step": 5, "plan": {"x": 1}, "started_from": "", "files": {"a.pt": 5, "deep/b.pt": 1}}
+    assert content == {"format": 1, "step": 5, "plan": SAVED_PLAN, "started_from": "", "files": {"a.pt": 5, "deep/b.pt": 1}}
     assert read(tmp_path / "global_step5") == made
     assert names(tmp_path) == ["global_step5", "latest"]
+
+
+def test_latest_is_for_others_and_stops_nobody(tmp_path: Path) -> None:
+    (tmp_path / "latest/not ours").mkdir(parents=True)
+    save(tmp_path, 5)
+    assert (tmp_path / "latest").read_text() == "global_step5"
 
 
 def test_old_ones_go_when_the_new_one_is_whole(tmp_path: Path) -> None:
@@ -83,7 +95,16 @@ def test_the_same_step_again_replaces(tmp_path: Path) -> None:
             "it has no zerocfg.json: it was not finished, or another program wrote it",
         ),
         (lambda path: (path / "zerocfg.json").write_text('{"format": 1'), "its zerocfg.json cannot be read (JSONDecodeError: "),
-        (lambda path: (path / "zerocfg.json").write_text("[]"), "its zerocfg.json cannot be read (TypeError: "),
+        (lambda path: (path / "zerocfg.json").write_bytes(b""), "its zerocfg.json cannot be read (JSONDecodeError: "),
+        (lambda path: (path / "zerocfg.json").write_bytes(b"\xff\x00"), "its zerocfg.json cannot be read (UnicodeDecodeError: "),
+        (lambda path: (path / "zerocfg.json").write_text("[" * 100_000), "its zerocfg.json cannot be read (RecursionError: "),
+        (lambda path: (path / "zerocfg.json").write_text("[]"), "its zerocfg.json is damaged: it has no format"),
+        (lambda path: changed(path, step="10"), "its zerocfg.json is damaged: step is no whole number"),
+        (lambda path: changed(path, step=5), "its zerocfg.json is of step 5"),
+        (lambda path: changed(path, files={}), "its zerocfg.json is damaged: files is empty"),
+        (lambda path: changed(path, files={"a.pt": "10"}), "its zerocfg.json is damaged: files.a.pt is no whole number"),
+        (lambda path: changed(path, plan={**SAVED_PLAN, "topology": {}}), "its zerocfg.json is damaged: it has no plan.topology.num_nodes"),
+        (lambda path: changed(path, recorded={"starts": 3}), "its zerocfg.json is damaged: recorded.starts is no list"),
         (
             lambda path: (path / "zerocfg.json").write_text('{"format": 2, "step": 10, "files": {}, "plan": {}}'),
             "its zerocfg.json has format 2, this zerocfg reads 1",

@@ -121,6 +121,20 @@ def test_contents_that_have_changed(cpu_run: MakeRun, caplog: pytest.LogCaptureF
     ]
 
 
+def test_a_file_that_cannot_be_opened(cpu_run: MakeRun, caplog: pytest.LogCaptureFixture) -> None:
+    """Of the right size: the one before is taken."""
+    run = cpu_run({**SAVING, "checkpoint.keep_last": 0})
+    train(run, Engine())
+    path = run.output_dir / "checkpoints/global_step8/weight.pt"
+    content = path.read_bytes()
+    # a name in its table of contents, which zipfile decodes
+    path.write_bytes(content[::-1].replace(b"version"[::-1], b"version"[::-1].replace(b"v", b"\xff"), 1)[::-1])
+    caplog.clear()
+    assert train(cpu_run({**SAVING, "checkpoint.keep_last": 0}), Engine()) == [7, 8]
+    (told,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert told.startswith(f"{run.output_dir}/checkpoints/global_step8: weight.pt cannot be read: 'utf-8' codec can't decode")
+
+
 def test_weights_of_another_model(cpu_run: MakeRun) -> None:
     """Where the config does not describe the model."""
     train(cpu_run({**SAVING, "model": {}}), Engine(4))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from zerocfg.cli import output
-from zerocfg.diagnostics import Diagnostic
+from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.errors import ZerocfgError
 from zerocfg.launch.local_jobs import FINE, local_rows, why_failed
 from zerocfg.launch.paths import INNER, JobPaths
@@ -29,14 +29,20 @@ def jobs_command(directory: str | None = None, *, as_json: bool = False) -> int:
     """
     sweep = Path(os.path.abspath(directory)) if directory is not None else _newest()
     if sweep is not None and sweep.is_dir():
-        if jobs := load_jobs(sweep):
-            return _under_slurm(sweep, jobs, as_json=as_json)
+        try:
+            if jobs := load_jobs(sweep):
+                return _under_slurm(sweep, jobs, as_json=as_json)
+        except ConfigProblems as damaged:
+            return _refused(damaged.diagnostics, as_json=as_json)
         if rows := local_rows(sweep):
             return _local(sweep, rows, as_json=as_json)
-    problem = _absent(sweep, directory)
-    output.report([problem])
+    return _refused([_absent(sweep, directory)], as_json=as_json)
+
+
+def _refused(problems: Sequence[Diagnostic], *, as_json: bool) -> int:
+    output.report(problems)
     if as_json:
-        output.report_json([problem])
+        output.report_json(problems)
     return 1
 
 

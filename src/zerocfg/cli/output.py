@@ -18,7 +18,8 @@ def product(text: str) -> None:
 
 
 def product_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, allow_nan=False))
+    """JSON has no NaN and no infinity: null."""
+    print(json.dumps(json.loads(json.dumps(value), parse_constant=lambda name: None), indent=2, allow_nan=False))
 
 
 def report(diagnostics: Iterable[Diagnostic]) -> None:

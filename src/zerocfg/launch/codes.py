@@ -18,6 +18,7 @@ CODES: dict[str, str] = {
     "ZC713": "offload.nvme_path has less space than the run swaps there.",
     "ZC714": "checkpoint.max_requeues is for SLURM: the local launcher starts no stopped job again.",
     "ZC715": "An option of hydra.launcher does not exist, or has a value that it does not take.",
+    "ZC757": "A file that zerocfg keeps in the folder of a run or a sweep is damaged or gone.",
     "ZC716": "hydra.run.dir has no effect: the app's hydra.sweep.dir is another folder.",
     "ZC744": "container=pyxis with the local launcher.",
     "ZC745": "The program that starts the container is not on this machine.",

@@ -75,7 +75,7 @@ def _world_size(folder: Path) -> int:
     try:
         topology = json.loads((folder / COMPILED / "plan.json").read_text(encoding="utf-8"))["topology"]
         return int(topology["num_nodes"]) * int(topology["nproc_per_node"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return 1  # one plain process
 
 
@@ -85,6 +85,6 @@ def overrides_of(folder: Path) -> list[str]:
 
     try:
         found = yaml.safe_load((folder / ".hydra" / "overrides.yaml").read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return []
     return [str(line) for line in found] if isinstance(found, list) else []

@@ -78,5 +78,18 @@ def saved_and_stopped(results: Mapping[int, RankResult]) -> Preempted | None:
 
 
 def read_results(paths: JobPaths) -> dict[int, RankResult]:
-    results = (pickle.loads(path.read_bytes()) for path in paths.results.glob("result_*.pkl"))
+    """By rank. A file that cannot be read counts as a failure of its rank."""
+    results = (_read(path) for path in paths.results.glob("result_*.pkl") if path.stem.removeprefix("result_").isdecimal())
     return {result.rank: result for result in results}
+
+
+def _read(path: Path) -> RankResult:
+    try:
+        found = pickle.loads(path.read_bytes())
+        if isinstance(found, RankResult):
+            return found
+        why = f"it holds a {type(found).__name__}"
+    except Exception as problem:  # whatever pickle makes of a damaged file
+        why = f"{type(problem).__name__}: {problem}".splitlines()[0]
+    rank = int(path.stem.removeprefix("result_"))
+    return RankResult(rank=rank, ok=False, error=f"how it ended is not known: {path} cannot be read: {why}")

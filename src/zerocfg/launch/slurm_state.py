@@ -15,11 +15,12 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
-from zerocfg.diagnostics import Diagnostic
-from zerocfg.emit import replace_text
-from zerocfg.errors import PREEMPTED_STATUS, ZerocfgError
+from zerocfg.diagnostics import ConfigProblems, Diagnostic
+from zerocfg.emit import damaged, replace_text
+from zerocfg.errors import PREEMPTED_STATUS
 from zerocfg.launch.slurm_script import END_FILE, SLURM_DIR
 from zerocfg.launch.slurm_step import NOTE_FILE, START_FILE
+from zerocfg.misfit import misfit
 
 JOBS_FILE = "jobs.json"
 ENDED = frozenset(
@@ -169,10 +170,14 @@ def exit_code(slurm_id: str) -> str:
 
 
 def load_jobs(sweep: Path) -> list[SlurmJob]:
-    """Jobs of a sweep, by number; empty without any. Raises ZerocfgError when the file is damaged."""
+    """Jobs of a sweep, by number; empty without any. Raises ConfigProblems (ZC757) when the file is damaged."""
     path = sweep / SLURM_DIR / JOBS_FILE
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))["jobs"]
+        if why := misfit(list[SlurmJob], entries, "jobs"):
+            raise ValueError(why)
+        if any("\0" in entry["folder"] for entry in entries):
+            raise ValueError("a folder's name has a null byte")
         known = {f.name for f in fields(SlurmJob)}
         jobs = []
         for entry in entries:
@@ -182,8 +187,9 @@ def load_jobs(sweep: Path) -> list[SlurmJob]:
         return sorted(jobs, key=lambda job: job.number)
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise ZerocfgError(f"{path} cannot be read: {problem}") from problem
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
+        hint = f"rename it, to go on without what it says; squeue --me and the folders below {sweep} show the jobs"
+        raise ConfigProblems([damaged(path, str(problem), hint=hint)]) from problem
 
 
 def keep_jobs(sweep: Path, jobs: Iterable[SlurmJob]) -> None:
@@ -216,9 +222,13 @@ def refresh(jobs: Iterable[SlurmJob]) -> tuple[dict[str, JobState], bool]:
 
 
 def check_active(folders: Iterable[Path], sweep: Path) -> Iterator[Diagnostic]:
-    """ZC706 for each folder in which SLURM may still run a job of the sweep."""
+    """ZC706 for each folder in which SLURM may still run a job of the sweep; ZC757 where that cannot be told."""
     wanted = {os.fspath(folder) for folder in folders}
-    jobs = [job for job in load_jobs(sweep) if job.folder in wanted and job.last is None]
+    try:
+        jobs = [job for job in load_jobs(sweep) if job.folder in wanted and job.last is None]
+    except ConfigProblems as problems:
+        yield from problems.diagnostics
+        return
     if not jobs:
         return
     states, answered = refresh(jobs)

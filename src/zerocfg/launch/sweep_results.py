@@ -7,6 +7,7 @@ import io
 import json
 import pickle
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -56,19 +57,18 @@ def sweep_row(number: int, state: str, overrides: Sequence[str], folder: Path) -
 def _mapping(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}  # the script keeps none
     return found if isinstance(found, dict) else {}
 
 
 def _last_record(metrics: Path) -> dict[str, Any]:
     """The last whole line, under summary.json's names."""
-    try:
-        for line in reversed(metrics.read_text(encoding="utf-8").splitlines()):
-            found = json.loads(line)
-            return {**found, "last_loss": found.get("loss"), "peak_memory_bytes": found.get("memory_bytes")}
-    except (OSError, ValueError, AttributeError):
-        pass  # none yet, or half a line
+    with suppress(OSError):  # none yet
+        for line in reversed(metrics.read_text(encoding="utf-8", errors="replace").splitlines()):
+            with suppress(ValueError, AttributeError, RecursionError):  # half a line
+                found = json.loads(line)
+                return {**found, "last_loss": found.get("loss"), "peak_memory_bytes": found.get("memory_bytes")}
     return {}
 
 
@@ -109,15 +109,21 @@ def read_rows(sweep: Path) -> list[SweepRow]:
     """What `write_results` wrote before; empty when there is none that can be read."""
     try:
         with (sweep / RESULTS).open(encoding="utf-8", newline="") as file:
-            return [SweepRow(**_typed(row)) for row in csv.DictReader(file)]
-    except (OSError, ValueError, TypeError):
+            return [_row(entry) for entry in csv.DictReader(file)]
+    except (OSError, ValueError, TypeError, csv.Error):
         return []
 
 
-def _typed(row: dict[str, str]) -> dict[str, Any]:
+def _row(entry: dict[str, str]) -> SweepRow:
+    """Raises ValueError or TypeError for a line that `write_results` does not write."""
+    if not entry.get("job") or None in entry or None in entry.values() or "\0" in str(entry.get("folder")):
+        raise ValueError("a line that has not all columns, or more")
     kinds: dict[str, Any] = {"job": int, "state": str, "overrides": str, "folder": str}
     names = {field.name for field in fields(SweepRow)}
-    return {name: kinds.get(name, float)(text) if text or kinds.get(name) is str else None for name, text in row.items() if name in names}
+    values: dict[str, Any] = {
+        name: kinds.get(name, float)(text) if text or kinds.get(name) is str else None for name, text in entry.items() if name in names
+    }
+    return SweepRow(**values)
 
 
 def results_table(rows: Sequence[SweepRow], extra: Sequence[tuple[str, Sequence[str]]] = ()) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.emit import COMPILED
-from zerocfg.errors import ZerocfgError
 from zerocfg.hidden import HIDDEN, hide_override, hide_values, is_secret
 from zerocfg.launch.folders import in_use
 from zerocfg.launch.local_jobs import overrides_of
@@ -70,8 +69,8 @@ def read_sweep(folder: Path) -> SweepData:
         for job in load_jobs(folder):
             state = word(job.last.state) if job.last is not None else "unknown"
             rows.setdefault(job.number, SweepRow(job=job.number, state=state, overrides=" ".join(job.overrides), folder=job.folder))
-    except ZerocfgError as problem:
-        notes.append(str(problem))
+    except ConfigProblems as problems:
+        notes.append(problems.diagnostics[0].message)
     jobs, seen = [], set()
     for row in (rows[key] for key in sorted(rows)):
         place = _place(folder, row.folder)

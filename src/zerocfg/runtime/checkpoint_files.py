@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from zerocfg.plan import CheckpointPlan
+from zerocfg.runtime.manifest import fault
 
 MANIFEST = "zerocfg.json"
 LATEST = "latest"
@@ -68,13 +69,19 @@ def read(path: Path) -> Checkpoint | str:
     """The checkpoint in a folder, or why it is not whole."""
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        step, files = int(manifest["step"]), dict(manifest["files"])
-        if manifest["format"] != FORMAT or not isinstance(manifest["plan"], dict):
-            return f"its {MANIFEST} has format {manifest['format']}, this zerocfg reads {FORMAT}"
     except FileNotFoundError:
         return f"it has no {MANIFEST}: it was not finished, or another program wrote it" if path.is_dir() else "there is no such folder"
-    except (OSError, ValueError, KeyError, TypeError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         return f"its {MANIFEST} cannot be read ({type(problem).__name__}: {problem})"
+    if not isinstance(manifest, dict) or "format" not in manifest:
+        return f"its {MANIFEST} is damaged: it has no format"
+    if manifest["format"] != FORMAT:
+        return f"its {MANIFEST} has format {manifest['format']}, this zerocfg reads {FORMAT}"
+    if why := fault(manifest):
+        return f"its {MANIFEST} is damaged: {why}"
+    step, files = manifest["step"], manifest["files"]
+    if TAG.fullmatch(path.name) and step_of(path) != step:
+        return f"its {MANIFEST} is of step {step}"
     for name, size in files.items():
         try:
             there = (path / name).stat().st_size
@@ -101,7 +108,7 @@ def tagged(directory: Path) -> list[Path]:
     """Folders that are named like checkpoints, by step, whole or not."""
     try:
         names = [name for name in os.listdir(directory) if TAG.fullmatch(name)]
-    except OSError:
+    except (OSError, ValueError):  # a damaged plan may name a folder that no system has
         return []
     return sorted((directory / name for name in names), key=step_of)
 
@@ -128,6 +135,8 @@ def commit(draft: Path, step: int, manifest: Mapping[str, Any], *, keep_last: in
     sync_directory(final.parent)
     made = Checkpoint(path=final, step=step, manifest=content)
     latest = final.parent / LATEST
+    if latest.is_dir():  # not ours; it must not stop the run
+        _drop(latest)
     write_through(latest.with_name(f".{LATEST}"), final.name)
     latest.with_name(f".{LATEST}").replace(latest)
     sync_directory(final.parent)

@@ -72,7 +72,7 @@ def _newest(folder: Path, unfit: Mapping[Path, str]) -> tuple[Checkpoint | None,
 def _places_of_job(job: Path) -> list[Path]:
     """Where a job keeps its checkpoints: as its plan says, and by default."""
     places = [job / "checkpoints"]
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         plan = json.loads((job / "compiled" / "plan.json").read_text(encoding="utf-8"))
         places.insert(0, job / str(plan["checkpoint"]["directory"]))
     return places

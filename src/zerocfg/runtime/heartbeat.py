@@ -19,6 +19,8 @@ from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 
+from zerocfg.misfit import misfit
+
 _SECONDS = 1.0
 _RANKS_A_SECOND = 64
 """All ranks of a run together write no more files than that in a second."""
@@ -206,10 +208,12 @@ def read_beats(folder: Path) -> dict[int, Beat]:
     beats = {}
     for path in folder.glob("beat_*.json"):
         try:
-            beat = Beat(**json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+            found = json.loads(path.read_text(encoding="utf-8"))
+            beat = Beat(**found)
+        except (OSError, ValueError, TypeError, RecursionError):
             continue
-        beats[beat.rank] = beat
+        if not misfit(Beat, found):
+            beats[beat.rank] = beat
     newest = max((beat.attempt for beat in beats.values()), default=0)
     return {rank: beat for rank, beat in sorted(beats.items()) if beat.attempt == newest}
 

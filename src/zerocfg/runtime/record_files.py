@@ -17,7 +17,7 @@ SUMMARY = "summary.json"
 def drop_redone(metrics: Path, start: int) -> None:
     """Leave out the lines after the step that a start begins with: those steps are done again. Also a line cut short."""
     try:
-        lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = metrics.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
     except FileNotFoundError:
         return
     kept = [line for line in lines if (step := _step_of(line)) is not None and step <= start]
@@ -29,7 +29,7 @@ def drop_redone(metrics: Path, start: int) -> None:
 def _step_of(line: str) -> int | None:
     try:
         return int(json.loads(line)["step"]) if line.endswith("\n") else None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 
