@@ -126,8 +126,7 @@ def test_the_scripts_own_arguments_are_noted_after_the_dashes(cli: Any, file: Pa
     status, _, err = cli("import", str(file), "--", "train.py", "--output_dir", "out")
     assert status == 0
     assert [line for line in err.splitlines() if line.startswith("note[ZC921]")] == [
-        "note[ZC921] --output_dir decides no DeepSpeed value: it is left to the script",
-        "note[ZC921] train.py decides no DeepSpeed value: it is left to the script",
+        "note[ZC921] left to the script, as no DeepSpeed value follows from it: train.py, --output_dir",
     ]
 
 

@@ -115,6 +115,7 @@ def test_nearest(path: str, first: str) -> None:
 
 def test_names_that_every_section_has_say_nothing() -> None:
     assert keys.nearest("enabled") == []
+    assert keys.nearest("fp16.enabeld") == ["fp16.enabled"]
     assert keys.nearest("no_such_thing_at_all") == []
 
 

@@ -262,7 +262,7 @@ def nearest(path: str) -> list[str]:
                 elsewhere.setdefault(spelling, []).append(key.path)
     if name not in COMMON_NAMES:
         found += elsewhere.get(name, [])
-        for match in get_close_matches(name, elsewhere, n=2, cutoff=0.85):
+        for match in get_close_matches(name, elsewhere.keys() - COMMON_NAMES, n=2, cutoff=0.85):
             found += elsewhere[match]
     return list(dict.fromkeys(found))[:5]
 

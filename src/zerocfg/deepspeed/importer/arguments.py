@@ -78,12 +78,12 @@ def read_arguments(words: Sequence[str], script: Sequence[str] = ()) -> Argument
     words: each must be known. script: what stood after `--`; unknown ones are the training script's own and only noted.
     Raises ConfigProblems with all of ZC920 and ZC923.
     """
-    arguments, problems = Arguments(), []
+    arguments, problems, left = Arguments(), [], []
     for lenient, given in ((False, words), (True, script)):
         for name, text, word in _pairs(given):
             known = _KNOWN.get(name)
             if known is None and lenient and not _typo(name):
-                arguments.notes.append(_ignored(word))
+                left.append(word)
             elif known is None:
                 problems.append(_unknown(word, name))
             else:
@@ -98,6 +98,8 @@ def read_arguments(words: Sequence[str], script: Sequence[str] = ()) -> Argument
             problems.append(two_worlds("--num_processes", arguments.world_size, "GPUs a node x nodes", product))
     if problems:
         raise ConfigProblems(problems)
+    if left:
+        arguments.notes.append(_left(left))
     return arguments
 
 
@@ -241,14 +243,9 @@ def _typo(name: str) -> bool:
     return bool(difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.93))
 
 
-def _ignored(word: str) -> Diagnostic:
-    return Diagnostic(
-        code="ZC921",
-        severity=Severity.NOTE,
-        path=word.partition("=")[0],
-        message=f"{word} decides no DeepSpeed value: it is left to the script",
-        hint="nothing to do",
-    )
+def _left(words: Sequence[str]) -> Diagnostic:
+    message = f"left to the script, as no DeepSpeed value follows from it: {', '.join(words)}"
+    return Diagnostic(code="ZC921", severity=Severity.NOTE, path=words[0].partition("=")[0], message=message)
 
 
 def _unknown(word: str, name: str) -> Diagnostic:
