@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -146,7 +147,7 @@ def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
         "print(status, [name for name in heavy if name in sys.modules], file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.stderr == "0 []\n"
+    assert done.stderr == "written to there: ./there/compiled/launch.sh SCRIPT.py ARGUMENTS\n0 []\n"
 
 
 FILES = ["ds_config.json", "environment.json", "launch.sh", "plan.json", "provenance.json", "resources.json", "torchrun.json"]
@@ -155,7 +156,8 @@ FILES = ["ds_config.json", "environment.json", "launch.sh", "plan.json", "proven
 @pytest.mark.parametrize("name", ["out", "a b", "it's", "a\nb", "$(touch owned)", "-out"])
 def test_out_writes_below_its_folder_and_nowhere_else(cli: Any, tmp_path: Path, name: str) -> None:
     status, out, err = cli("compile", *LLAMA, "--json", f"--out={name}")
-    assert (status, err) == (0, "")
+    told, folder, start, *rest = shlex.split(err.replace("to ", "", 1).replace(": ", " ", 1))
+    assert (status, told, folder, start, rest) == (0, "written", name, f"./{name}/compiled/launch.sh", ["SCRIPT.py", "ARGUMENTS"])
     written = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
     assert written == [Path(name) / "compiled" / file for file in FILES]
     assert json.loads((tmp_path / name / "compiled" / "ds_config.json").read_text()) == json.loads(out)["deepspeed"]

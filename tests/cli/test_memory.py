@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -22,7 +23,12 @@ def test_json(cli: Any) -> None:
 def test_the_table_names_each_part_and_other_micro_batches(cli: Any) -> None:
     status, out, _ = cli("memory", *GPT)
     assert status == 0
-    assert out.startswith("gpt_1b3 on h200x2: ZeRO stage 1, bf16, micro batch 4 x 1, 2 ranks")
+    first, second, *_ = out.splitlines()
+    needed = re.search(r"needed +(.*) of (.*): ", out)
+    assert needed is not None
+    assert first == f"gpt_1b3 on h200x2 fits: {needed[1].strip()} of {needed[2]} a GPU"
+    assert second == "ZeRO stage 1, bf16, micro batch 4 x 1, 2 ranks; activations: closed form"
+    assert [line for line in out.splitlines() if len(line) > 80] == []
     for text in ("master weights", "optimizer states", "activations", "allocated", "needed", "backward |", "other micro batches"):
         assert text in out
     sizes = [line.split()[0] for line in out.partition("other micro batches\n")[2].splitlines()]

@@ -90,7 +90,7 @@ def comm_command(
         output.product("\n".join(table(curves)))
         output.report(problems)
         for file in files:
-            output.say(f"written: {file}")
+            output.say(f"written to {file}")
     if plot is not None:
         from zerocfg.cli.plots import draw
         from zerocfg.cli.plots_machine import comm_plot

@@ -62,6 +62,9 @@ def compile_command(
         output.product(text.removesuffix("\n"))
     else:
         output.product(sections(result.run))
+    if out is not None:
+        start = shlex.quote(os.path.join(".", out, SBATCH if text else "compiled/launch.sh"))
+        output.say(f"written to {shlex.quote(out)}: {'sbatch ' if text else ''}{start} SCRIPT.py ARGUMENTS")
     return 0
 
 

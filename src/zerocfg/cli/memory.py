@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from zerocfg.cli import output
@@ -16,7 +17,7 @@ from zerocfg.planner.rank import with_micro_batch
 from zerocfg.units import counted, human_bytes
 
 MEMORY_CODES = ("ZC501", "ZC502", "ZC503")
-WIDTH = 60
+WIDTH = 58
 """Characters of the bars."""
 
 
@@ -60,20 +61,25 @@ def memory_command(
 
 
 def report(plan: Plan, found: MemoryEstimate) -> Iterator[str]:
+    cuda = plan.hardware.is_cuda
+    unit = "GPU" if cuda else "rank"
     yield (
-        f"{plan.model_name} on {plan.hardware.name or plan.hardware.gpu}: ZeRO stage {plan.zero.stage}, {plan.precision.dtype},"
+        f"{plan.model_name} on {plan.hardware.name or plan.hardware.gpu} {'fits' if found.fits else 'does not fit'}:"
+        f" {human_bytes(found.needed_bytes)} of {human_bytes(found.memory_bytes)} a {unit}"
+    )
+    yield (
+        f"ZeRO stage {plan.zero.stage}, {plan.precision.dtype},"
         f" micro batch {plan.batch.micro_batch_size} x {plan.batch.gradient_accumulation_steps},"
         f" {counted(plan.topology.world_size, 'rank')}; activations: {found.source}"
     )
     yield ""
     share = max(1, found.peak_allocated_bytes)
-    cuda = plan.hardware.is_cuda
-    yield f"a {'GPU' if cuda else 'rank'}, at the peak ({found.phase}: {found.moment})"
+    yield f"a {unit}, at the peak ({found.phase}: {found.moment})"
     for part, size in sorted(found.parts.items(), key=lambda item: -item[1]):
         yield f"  {PARTS[part]:22}{human_bytes(size):>12}{size / share:>7.1%}  {'█' * round(size / share * 30)}"
     yield f"  {'allocated':22}{human_bytes(found.peak_allocated_bytes):>12}"
     if cuda:
-        yield f"  {'reserved':22}{human_bytes(found.peak_reserved_bytes):>12}  with the allocator's slack, where there is room for it"
+        yield f"  {'reserved':22}{human_bytes(found.peak_reserved_bytes):>12}  with the allocator's slack, given room"
         yield f"  {'context':22}{human_bytes(found.context_bytes):>12}  driver, CUDA context, NCCL"
     yield f"  {'needed':22}{human_bytes(found.needed_bytes):>12}  of {human_bytes(found.memory_bytes)}: " + (
         f"{human_bytes(found.headroom_bytes)} left" if found.fits else f"{human_bytes(-found.headroom_bytes)} too much"
@@ -119,7 +125,8 @@ def bars(found: MemoryEstimate) -> Iterator[str]:
             row += letter * round(size / full * WIDTH)
         rows.append(f"  {phase:9}|{row[:WIDTH]:{WIDTH}}| {human_bytes(top.total)}")
     yield from rows
-    yield "  " + ", ".join(f"{letter_of(part)} {PARTS[part]}" for part in names)
+    legend = ", ".join(f"{letter_of(part)} {PARTS[part]}".replace(" ", "\xa0") for part in names)
+    yield from (line.replace("\xa0", " ") for line in textwrap.wrap(legend, 80, initial_indent="  ", subsequent_indent="  "))
 
 
 LETTERS = dict(zip(PARTS, "pmsgGahroALtw", strict=True))
