@@ -59,6 +59,7 @@ def test_a_key_of_the_config(cli: Any) -> None:
         ("zero_optimization.reduce_bucket_sise", "zero_optimization.reduce_bucket_size"),
         ("reduce_bucket_size", "zero_optimization.reduce_bucket_size"),
         ("optimizer.params.learning", "optimizer.params.lr"),
+        ("config.qqqq", "try: one of config.activation_checkpointing, config.batch, config.checkpoint, "),
         ("qqqq", "one of "),
     ],
 )
@@ -67,6 +68,14 @@ def test_an_unknown_key_is_told_with_the_nearest(cli: Any, key: str, hint: str) 
     assert (status, out) == (1, "")
     assert err.startswith(f"error[ZC180] {key} is neither emitted nor a key of the config\n")
     assert hint in err
+    assert len(err) < 800
+
+
+def test_a_key_of_the_projects_own(cli: Any, tmp_path: Any) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/config.yaml").write_text("defaults:\n  - zerocfg\nwidth: 64\ndata: {root: '${oc.env:SECRET_FOLDER}'}\n")
+    assert cli("explain", "width", "hardware=a100x4")[1] == "config.width = 64  # conf/config.yaml:3\n"
+    assert cli("explain", "data", "hardware=a100x4")[1] == "config.data.root = ${oc.env:SECRET_FOLDER}  # conf/config.yaml:4\n"
 
 
 def test_a_config_with_errors_explains_nothing(cli: Any) -> None:

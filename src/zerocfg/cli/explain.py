@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, cast
+
+from omegaconf import OmegaConf
 
 from zerocfg.cli import output
 from zerocfg.cli.outcome import Result, examine_overrides
@@ -51,8 +53,10 @@ def below(key: str, entries: Mapping[str, Entry]) -> list[Entry]:
 
 
 def asked_entries(result: Result) -> Iterator[Entry]:
-    """The composed config, leaf by leaf, each with the place where it was written."""
-    for path, value in _leaves("", result.composed.container):
+    """The composed config, leaf by leaf, each with the place where it was written; a project's own keys too, as they are written."""
+    ours = result.composed.container
+    own = cast("dict[str, Any]", OmegaConf.to_container(result.composed.cfg, resolve=False))
+    for path, value in _leaves("", {**ours, **{key: value for key, value in own.items() if key not in ours and key != "hydra"}}):
         yield Entry(CONFIG + path, HIDDEN if secret_path(path) else value, result.composed.origins.of(path), "")
 
 
@@ -68,8 +72,10 @@ def _leaves(prefix: str, node: Any) -> Iterator[tuple[str, Any]]:
 
 def _unknown(key: str, known: Sequence[str]) -> Diagnostic:
     near = nearest_key(key, known)
-    beside = [path for path in known if path.startswith(f"{key.rpartition('.')[0]}.")] if "." in key else []
-    tops = sorted({path.partition(".")[0] for path in known})
+    head = f"{section}." if (section := key.rpartition(".")[0]) else ""
+    beside, tops = (
+        sorted({start + path[len(start) :].partition(".")[0] for path in known if path.startswith(start)}) for start in (head, "")
+    )
     return Diagnostic(
         code="ZC180",
         path=key,
