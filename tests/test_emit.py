@@ -123,7 +123,10 @@ def test_launch_sh_takes_a_program_of_its_own_arguments(
 ) -> None:
     python, seen = recorder
     write_compiled(compile_run(container()), tmp_path / "out" / COMPILED, python=str(python))
-    run_script(tmp_path / "out" / COMPILED / "launch.sh", "my train.py", *HOSTILE, cwd=tmp_path)
+    script = tmp_path / "out" / COMPILED / "launch.sh"
+    without = run_script(script, cwd=tmp_path)
+    assert (without.returncode, without.stderr) == (2, f"usage: {script} SCRIPT.py ARGUMENTS\n")
+    run_script(script, "my train.py", *HOSTILE, cwd=tmp_path)
     assert seen()["args"][-len(HOSTILE) - 1 :] == ["my train.py", *HOSTILE]
 
 

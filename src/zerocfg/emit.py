@@ -118,6 +118,7 @@ def launch_script(run: CompiledRun, *, program: Sequence[str] | None, cwd: Path,
     lines = [
         "#!/bin/sh",
         "# Starts the ranks of this run on this machine, as zerocfg started them. Re-run it by hand from anywhere.",
+        *([] if program is not None else ['[ $# -gt 0 ] || { echo "usage: $0 SCRIPT.py ARGUMENTS" >&2; exit 2; }']),
         # No command substitution around $0 alone: it would strip trailing newlines of a folder's name.
         "case $0 in */*) here=${0%/*}/ ;; *) here=./ ;; esac",
         'here=$(CDPATH= cd -P -- "$here.." && pwd -P && echo x) || exit 1',

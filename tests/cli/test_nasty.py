@@ -130,7 +130,7 @@ def test_a_value_that_looks_like_a_command_is_text_all_the_way(process: Any, tmp
     # only the lines that set the environment are run
     exports = script.read_text().split("exec ")[0]
     shown = subprocess.run(
-        ["sh", "-c", f'{exports}\nprintf %s "$NOTE"', str(script)], cwd=tmp_path, capture_output=True, text=True, check=True
+        ["sh", "-c", f'{exports}\nprintf %s "$NOTE"', str(script), "train.py"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert shown.stdout == text
     assert not list(tmp_path.rglob("owned"))
