@@ -35,5 +35,5 @@ def test_each_command_of_the_page_runs(tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
         said[line] = done
     assert "zero_optimization.offload_optimizer.device" in said[next(line for line in lines if " diff " in line)].stdout
-    assert said["zerocfg check --config-path conf +experiment=old hardware=a100x8"].stderr.endswith("no problems found\n")
+    assert said["zerocfg check +experiment=old hardware=a100x8"].stderr.endswith("no problems found\n")
     assert json.loads(said["zerocfg schema deepspeed --json"].stdout)["title"].startswith("DeepSpeed")

@@ -9,13 +9,13 @@ import pytest
 from zerocfg.compose import compose
 
 
-@pytest.mark.parametrize("where", [".", "new project", "deep/er"])
-def test_a_starter_in_an_empty_folder(cli: Any, tmp_path: Path, where: str) -> None:
+@pytest.mark.parametrize(("where", "first"), [(".", ""), ("new project", "cd 'new project', then "), ("deep/er", "cd deep/er, then ")])
+def test_a_starter_in_an_empty_folder(cli: Any, tmp_path: Path, where: str, first: str) -> None:
     status, out, err = cli("init", *([] if where == "." else [where]))
     folder = tmp_path / where
     assert status == 0
     assert out.splitlines() == [str(Path(where) / "train.py"), str(Path(where) / "conf" / "config.yaml")]
-    assert "zerocfg check --config-path conf" in err
+    assert err == f"next: {first}python train.py, or zerocfg check\n"
     assert sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()) == ["conf/config.yaml", "train.py"]
 
 
@@ -30,7 +30,8 @@ def test_the_starter_composes_its_own_config(cli: Any, tmp_path: Path) -> None:
     composed = compose([], config_path="conf")
     assert composed.diagnostics == []
     assert composed.origins.of("optimizer.lr").startswith("conf/config.yaml:")
-    assert cli("check", "--config-path", "conf", "hardware=a100x4")[0] == 0
+    for words in ((), ("--config-path", "conf")):  # the commands find it themselves
+        assert cli("explain", "optimizer.params.lr", "hardware=a100x4", *words)[1].endswith("  # conf/config.yaml:14: optimizer.lr\n")
 
 
 def test_the_starter_is_the_example_of_the_repository(cli: Any, tmp_path: Path) -> None:

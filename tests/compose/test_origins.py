@@ -146,3 +146,25 @@ def test_a_shorter_list_or_a_scalar_of_a_later_file_leaves_nothing_of_the_earlie
 def test_an_override_entry_is_named_before_a_plain_one_of_the_same_option(project: Any) -> None:
     project.write("config.yaml", "defaults:\n  - zerocfg\n  - _self_\n  - override optimizer: adamw\n")
     assert project.compose().origins.of("optimizer") == "conf/config.yaml:4"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "own"),
+    [
+        ("config", "defaults:\n  - zerocfg\n  - _self_\nmine: 7\n", True),
+        ("config", "# mine\ndefaults: [zerocfg, _self_]\nmine: 7\n", True),
+        ("config", "defaults:\n- 'zerocfg'  # groups\n- _self_\nmine: 7\n", True),
+        ("train", "defaults:\n  - zerocfg\n  - _self_\nmine: 7\n", True),
+        ("config", "defaults:\n  - zerocfg_schema\n  - _self_\nmine: 7\n", False),
+        ("config", "model: zerocfg\n", False),
+    ],
+)
+def test_a_projects_own_config_is_found(project: Any, name: str, text: str, own: bool) -> None:
+    """Without a folder's name conf/config.yaml is composed, as its script does, where it has zerocfg's groups; not another app's."""
+    (project.folder / "conf/config.yaml").unlink()
+    project.write(f"{name}.yaml", text)
+    composed = compose([], config_name=name if name == "train" else None)
+    assert composed.diagnostics == []
+    assert composed.cfg.get("mine") == (7 if own else None)
+    if own:
+        assert composed.origins.of("mine").startswith(f"conf/{name}.yaml:")

@@ -32,7 +32,11 @@ Words = Annotated[
 ]
 ConfigPath = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option("--config-path", metavar="DIR", help="Folder of your primary config, from here. Default: the packaged groups."),
+    typer.Option(
+        "--config-path",
+        metavar="DIR",
+        help="Folder of your primary config, from here. Default: conf where its config.yaml names zerocfg, else the packaged groups.",
+    ),
 ]
 ConfigName = Annotated[
     Optional[str],  # noqa: UP045

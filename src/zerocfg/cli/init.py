@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from zerocfg.cli import output
@@ -10,7 +11,7 @@ from zerocfg.diagnostics import Diagnostic
 CONFIG = """\
 # Everything of zerocfg, then what is yours. A group's option or any key can be set here or on the command line:
 #   python train.py parallelism=zero2 optimizer.lr=1e-4
-#   zerocfg explain --config-path conf optimizer
+#   zerocfg explain optimizer
 defaults:
   - zerocfg
   - _self_
@@ -45,7 +46,8 @@ def init_command(directory: str = ".", *, force: bool = False) -> int:
         return 1
     for path in files:
         output.product(str(path))
-    output.say("next: python train.py, or zerocfg check --config-path conf")
+    into = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(directory)}, then "
+    output.say(f"next: {into}python train.py, or zerocfg check")
     return 0
 
 

@@ -6,6 +6,7 @@ IO: reads config files. Nothing here fails at the first problem.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -28,6 +29,8 @@ __all__ = ["Composed", "compose", "compose_job", "from_hydra", "uses_groups"]
 
 PRIMARY = "zerocfg"
 """Name of the packaged primary config."""
+OWN = "conf"
+"""Folder of a project's primary config, here: as `zerocfg init` writes it."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,12 @@ class Composed:
 def compose(overrides: Sequence[str], *, config_path: str | None = None, config_name: str | None = None) -> Composed:
     """Compose as an @hydra.main app would.
 
-    config_path: folder of the primary config, relative to the current one (or pkg://module); None for the packaged groups.
-    config_name: without .yaml; None for `config`, else `zerocfg`, in the folder. A bad override is reported and left out.
+    config_path: folder of the primary config, relative to the current one (or pkg://module); None for `conf` here where that
+    belongs to a project of zerocfg's, else for the packaged groups. config_name: without .yaml; None for `config`, else `zerocfg`,
+    in the folder. A bad override is reported and left out.
     """
+    if config_path is None and is_ours(Path(OWN, f"{(config_name or 'config').removesuffix('.yaml')}.yaml")):
+        config_path = OWN
     problem, folder, name = _primary(config_path, config_name)
     if problem is not None:
         return Composed(OmegaConf.create(), diagnostics=[problem])
@@ -59,6 +65,16 @@ def compose(overrides: Sequence[str], *, config_path: str | None = None, config_
         composed.diagnostics.append(_none_of_ours(name))
         composed.container.clear()
     return composed
+
+
+def is_ours(file: Path) -> bool:
+    """Whether a primary config begins with zerocfg's: its defaults list names it. Neither parsed nor composed: a mistake in it is told
+    by what composes it."""
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return re.search(rf"^\s*-\s*[/'\"]*{PRIMARY}['\"]?\s*(#|$)|^defaults:\s*\[[^]]*\b{PRIMARY}\b", text, re.MULTILINE) is not None
 
 
 def compose_job(app: DictConfig, overrides: Sequence[str]) -> Composed:
