@@ -60,9 +60,30 @@ def test_or_the_run_goes_on(cpu_run: MakeRun, async_save: bool, caplog: pytest.L
     assert saved(run) == [3]
     messages = [record.getMessage().splitlines() for record in caplog.records if record.levelname == "WARNING"]
     assert [len(message) for message in messages] == [4, 1]
+    assert run.unsaved is not None
+    assert run.unsaved.message == "the checkpoint of step 8 could not be written: rank 0: File too large"
+    assert run.unsaved.detail[1] == f"whole: the checkpoint of step 3, {run.output_dir}/checkpoints/global_step3"
     assert [message[0] for message in messages] == [
         f"warning[ZC774] the checkpoint of step {n} could not be written: rank 0: File too large" for n in (6, 8)
     ]
+
+
+@pytest.mark.parametrize(("room_from", "is_lost"), [(6, False), (8, False), (9, True)])
+def test_what_counts_is_the_last_one(cpu_run: MakeRun, room_from: int, is_lost: bool) -> None:
+    run = cpu_run({**SAVING, "checkpoint.on_error": "continue", "checkpoint.consolidate_on_end": False})
+    engine = Engine()
+
+    def full(step: int) -> None:
+        # the file system refuses the folder of the next checkpoint
+        own = run.output_dir / "checkpoints"
+        own.mkdir(exist_ok=True)
+        for number in (3, 6, 8):
+            (own / f".saving-global_step{number}").unlink(missing_ok=True)
+            if number < room_from:
+                (own / f".saving-global_step{number}").touch()
+
+    train(run, engine, full)
+    assert (run.unsaved is not None) is is_lost
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -49,6 +52,22 @@ def test_in_a_rank(tmp_path: Path, container: Callable[..., dict[str, Any]], mon
     assert run.deepspeed_config == compiled.deepspeed
     run.deepspeed_config["zero_optimization"]["stage"] = 1
     assert run.deepspeed_config == compiled.deepspeed
+
+
+def test_a_script_of_its_own_whose_last_checkpoint_is_not_there(cpu_run: MakeRun) -> None:
+    """It does what follows the loop, and ends as failed after all exit handlers of its own."""
+    script = """
+import atexit, zerocfg
+from zerocfg.diagnostics import Diagnostic
+run = zerocfg.current_run()
+run.unsaved = Diagnostic(code="ZC774", message="the checkpoint of step 8 could not be written: no space")
+atexit.register(print, "the script's own")
+print("after the loop")
+"""
+    environment = {**os.environ, "ZEROCFG_RUN_DIR": str(cpu_run().output_dir)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "after the loop\nthe script's own\n")
+    assert done.stderr == "error[ZC774] the checkpoint of step 8 could not be written: no space\n\n1 error\n"
 
 
 def test_an_app_without_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.payload import Envelope, Task, read_envelope
 from zerocfg.launch.results import failed, succeeded, write_result
 from zerocfg.launch.streams import begin, configure_rank_log
+from zerocfg.runtime.current import check_saved
 from zerocfg.runtime.heartbeat import Heartbeat
 
 
@@ -39,20 +40,28 @@ def _run(payload: Path, rank: int, paths: JobPaths) -> int:
     heartbeat = Heartbeat(paths.results, rank, world_size)
     heartbeat.start()
     try:
-        result = succeeded(rank, _task(read_envelope(payload), rank))
+        value = _value(payload, rank)
+        check_saved()
+        result = succeeded(rank, value)
     except BaseException as error:
-        if isinstance(error, SystemExit) and error.code in (None, 0):
-            result = succeeded(rank, None)
-        else:
-            error.__traceback__ = _from_task(error.__traceback__)
-            result = failed(rank, error)
-            sys.stdout.flush()
-            print(result.traceback, end="", file=sys.stderr, flush=True)
+        error.__traceback__ = _from_task(error.__traceback__)
+        result = failed(rank, error)
+        sys.stdout.flush()
+        print(result.traceback, end="", file=sys.stderr, flush=True)
     heartbeat.finish(well=result.ok)
     if hang := find_hang(paths, [result], world_size, logs=False):
         print("\n  ".join([hang.title, *hang.lines]), file=sys.stderr, flush=True)
     write_result(paths.result(rank), result)
     return 0 if result.ok else PREEMPTED_STATUS if result.preempted else 1
+
+
+def _value(payload: Path, rank: int) -> Any:
+    try:
+        return _task(read_envelope(payload), rank)
+    except SystemExit as end:
+        if end.code in (None, 0):
+            return None
+        raise
 
 
 def _task(envelope: Envelope, rank: int) -> Any:

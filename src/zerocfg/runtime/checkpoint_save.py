@@ -42,8 +42,8 @@ class Saver:
         self._draft: _Draft | None = None
         self.newest = newest
         """The newest whole checkpoint that this rank knows of."""
-        self._told = False
-        """The one before could not be written either, and it was said at length."""
+        self.unsaved: Diagnostic | None = None
+        """Why the last checkpoint that was begun could not be written, where the run went on; the same on all ranks."""
         self.saved = 0
         """Step of the last checkpoint that was begun."""
 
@@ -103,6 +103,7 @@ class Saver:
         if any(texts):
             self._give_up(draft, texts)
             return
+        self.unsaved = None
         if self._run.rank != 0:
             found = files.read(draft.path.with_name(files.tag(draft.step)))
             self.newest = found if isinstance(found, files.Checkpoint) else self.newest
@@ -128,7 +129,6 @@ class Saver:
             "time": time.time(),
             **draft.facts,
         }
-        self._told = False
         self.newest, dropped = files.commit(draft.path, draft.step, manifest, keep_last=self._plan.keep_last)
         size = sum(self.newest.manifest["files"].values())
         gone = f", dropped {', '.join(dropped)}" if dropped else ""
@@ -151,8 +151,8 @@ class Saver:
             raise ConfigProblems([problem])
         if self._run.rank == 0:
             said = replace(problem, severity=Severity.WARNING).render()
-            log.warning("%s", said.partition("\n")[0] if self._told else said)
-            self._told = True
+            log.warning("%s", said.partition("\n")[0] if self.unsaved else said)  # at length once
+        self.unsaved = problem
 
     def _free(self) -> str:
         try:
@@ -173,7 +173,8 @@ class Saver:
             path="checkpoint.directory",
             message=f"the checkpoint of step {step} could not be written: {failed[0]}",
             detail=(*failed[1:4], free + more, kept),
-            hint=f"{self._room()}, then the same command into this folder; or checkpoint.on_error=continue",
+            hint=f"{self._room()}, then the same command into this folder"
+            + ("; or checkpoint.on_error=continue" if self._plan.on_error == "stop" else ""),
         )
 
 

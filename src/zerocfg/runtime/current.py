@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import socket
+import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,7 +29,28 @@ def current_run() -> Run:
     """
     if not _current:
         _current.append(_of_rank(os.environ) if RUN_DIR in os.environ else _of_hydra_job())
+        atexit.register(_fail_unsaved)
     return _current[0]
+
+
+def check_saved() -> None:
+    """At the end of the script's work. Raises ConfigProblems (ZC774), once, where the checkpoint after the last step could not be
+    written: the run went on (checkpoint.on_error=continue), and it must not look as if its work were safe."""
+    for run in _current:
+        if (problem := run.unsaved) is not None:
+            run.unsaved = None
+            raise ConfigProblems([problem])
+
+
+def _fail_unsaved() -> None:
+    """A script that zerocfg does not call ends by itself: after everything that was registered since, with status 1."""
+    try:
+        check_saved()
+    except ConfigProblems as problems:
+        print(problems, file=sys.stderr)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
 
 
 def _of_rank(environ: Mapping[str, str]) -> Run:

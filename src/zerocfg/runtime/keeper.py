@@ -112,7 +112,9 @@ class Keeper:
             return
         self._saver.settle()
         self._part()
-        if self._plan.consolidate_on_end and self._saver.newest is not None:
+        if self._saver.unsaved is not None:
+            self._run.unsaved = self._saver.unsaved
+        elif self._plan.consolidate_on_end and self._saver.newest is not None:
             from zerocfg.runtime.consolidate import FOLDER, consolidate
             from zerocfg.runtime.together import rank_0_does
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from zerocfg.diagnostics import Diagnostic
 from zerocfg.emit import StoredRun
 from zerocfg.plan import Plan
 from zerocfg.runtime.stored_plan import plan_from
@@ -37,6 +38,8 @@ class Run:
         """Of the last logged step, mean over the ranks."""
         self.leaf_module_classes: tuple[str, ...] = ()
         """Classes that `initialize` found and marked as leaf modules of stage 3."""
+        self.unsaved: Diagnostic | None = None
+        """Why the checkpoint after the last step could not be written (checkpoint.on_error=continue): the process ends as failed."""
         self._resumed: tuple[Any, Resumed] | None = None
         """Engine that the state was loaded into, and what it was."""
 

@@ -36,7 +36,7 @@ class CheckpointConfig:
     """auto: from the newest whole checkpoint in `directory`, else from the start. never: from the start; checkpoints that are there
     are kept under another name. Else a path: a checkpoint, a folder of them, or a job's folder."""
     on_error: OnError = OnError.stop
-    """stop or continue, when a checkpoint cannot be written."""
+    """stop or continue, when a checkpoint cannot be written. With continue a run whose last one could not be written ends as failed."""
     consolidate_on_end: bool = False
     """After the last step, also write the whole model's weights as `weights/model.safetensors` in the job's folder."""
     max_requeues: Count = 20
