@@ -11,6 +11,7 @@ import pytest
 
 from zerocfg.calibrate import run
 from zerocfg.calibrate.run import CalibrationFailed, calibrate
+from zerocfg.cli.calibrate import lines
 
 
 def test_more_ranks_than_the_machine_has(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,3 +46,13 @@ def test_torchrun_is_asked_to_end_its_ranks(monkeypatch: pytest.MonkeyPatch, end
     assert process.returncode is not None
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, 0)
+
+
+def test_the_columns_of_what_was_measured() -> None:
+    found = {"gpu": "H200", "matmul_tflops": {"bf16": 801.25}, "all_reduce": [[2**20, 25.0], [2**30, 3_000.0]]}
+    assert lines(found) == [
+        "gpu                     H200",
+        "matmul_tflops.bf16      801.2",
+        "all_reduce        1 MiB        25.0 us    41.943 GB/s",
+        "all_reduce        1 GiB     3,000.0 us   357.914 GB/s",
+    ]

@@ -32,7 +32,7 @@ def test_predicted_beside_measured(tmp_path: Path) -> None:
     done = plan(*TINY, "--top", "1", "--measure", "1", home=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     head, row = done.stdout.splitlines()[-2:]
-    assert head.split() == ["tokens/s/GPU", "measured", "error", "allocated", "measured", "error"]
+    assert head.split() == ["tokens/s/rank", "measured", "error", "allocated", "measured", "error"]
     found = re.fullmatch(r" *1\. +([\d,]+) +([\d,]+) +([+-]\d+%) +\S+ \w+ +\S+ \w+ +-", row)
     assert found is not None, row
     predicted, measured = (int(text.replace(",", "")) for text in found.groups()[:2])

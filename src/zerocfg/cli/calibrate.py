@@ -10,7 +10,7 @@ from zerocfg.calibrate.run import CalibrationFailed, calibrate
 from zerocfg.cli import output
 from zerocfg.cli.outcome import examine_overrides
 from zerocfg.probe.calibration import calibration_file
-from zerocfg.units import counted
+from zerocfg.units import counted, human_bytes
 
 
 def calibrate_command(*, gpus: int | None = None, as_json: bool = False) -> int:
@@ -61,12 +61,13 @@ def _cannot_write(file: Path, problem: OSError) -> int:
 
 
 def lines(found: dict[str, object]) -> list[str]:
+    """A line a number; of a collective the bytes that cross a link, their time and the bus bandwidth of nccl-tests."""
     rows = []
     for name, value in found.items():
         if isinstance(value, dict):
-            rows += [f"{name}.{key} = {number:.4g}" for key, number in value.items()]
+            rows += [f"{f'{name}.{key}':24}{number:.4g}" for key, number in value.items()]
         elif isinstance(value, list):
-            rows += [f"{name}: {size / 2**20:.3g} MiB on the bus in {us:.4g} us, {size / us / 1e3:.4g} GB/s" for size, us in value]
+            rows += [f"{name:15}{human_bytes(size):>8}{us:12,.1f} us{size / us / 1e3:10.3f} GB/s" for size, us in value]
         else:
-            rows.append(f"{name} = {value:.4g}" if isinstance(value, float) else f"{name} = {value}")
+            rows.append(f"{name:24}{value:.4g}" if isinstance(value, float) else f"{name:24}{value}")
     return rows

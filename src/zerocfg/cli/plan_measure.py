@@ -27,7 +27,8 @@ def measure_command(
         return 2
     status = 0
     output.product("")
-    output.product(f"{'':4}{'tokens/s/GPU':>13}{'measured':>11}{'error':>8}{'allocated':>12}{'measured':>12}{'error':>8}")
+    unit = "tokens/s/" + ("GPU" if all(found.plan.hardware.is_cuda for found in ranked) else "rank")
+    output.product(f"{'':4}{unit:>13}{'measured':>11}{'error':>8}{'allocated':>12}{'measured':>12}{'error':>8}")
     for number, found in enumerate(ranked, 1):
         measured, problem = run(script, words(overrides, found.overrides), config_path, config_name)
         if measured is None:
