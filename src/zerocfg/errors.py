@@ -19,7 +19,7 @@ class Preempted(SystemExit):
         self.step = step
         """Optimizer steps done."""
         self.signal = signal
-        """SIGTERM, SIGUSR2, ..."""
+        """SIGTERM, SIGUSR2, Ctrl-C, time limit, ..."""
         self.checkpoint = checkpoint
         """Folder of the newest whole checkpoint; empty: there is none."""
 

@@ -119,6 +119,10 @@ def test_stopping_the_launcher(app: Path, straight: list[tuple[int, float]], num
     assert (found[1], found[4]) == (named, f"hydra.sweep.dir={folder}")
     assert Path(found[3]).name == f"global_step{found[2]}"
     assert 3 <= int(found[2]) < 40
+    # the ranks were sent SIGUSR2, which is the launcher's business alone
+    log = (app / folder / "0/rank_0.log").read_text()
+    assert f"{named}: stopped after step {found[2]}, saved as {found[3]}\n" in log
+    assert "SIGUSR2" not in log
 
     if number == signal.SIGINT:
         return  # it goes on as after SIGTERM
@@ -126,3 +130,4 @@ def test_stopping_the_launcher(app: Path, straight: list[tuple[int, float]], num
     assert again.returncode == 0, again.stderr
     assert losses(app / folder / "0") == straight
     assert f"resumed from step {found[2]}" in again.stdout
+    assert not (app / folder / "0/.zerocfg/stop").exists()

@@ -16,6 +16,7 @@ import pytest
 from zerocfg.launch.job import NodeOutcome
 from zerocfg.launch.paths import JOB_TOKEN, JobPaths
 from zerocfg.launch.processes import ProcessId, end_all, with_token
+from zerocfg.runtime.stopping import asked_by
 
 # Runs a NodeJob in a process of its own, as submitit does, and prints its outcome.
 RUNNER = """
@@ -90,6 +91,7 @@ def test_a_process_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
 def test_a_time_limit_counts_from_the_start_of_what_it_runs(tmp_path: Path) -> None:
     runner = Runner(tmp_path, "/bin/sh", "-c", "echo ready; exec sleep 60", limit=0.3)
     assert runner.outcome() == NodeOutcome(-signal.SIGTERM, "time limit")
+    assert asked_by(tmp_path) == "time limit"  # for the ranks, which hear a signal alone
 
 
 def test_without_its_launcher_it_stops(tmp_path: Path) -> None:

@@ -109,6 +109,7 @@ def _make_room(job: PreparedJob, paths: JobPaths) -> list[str]:
     ):
         for stale in folder.glob(pattern):
             stale.unlink()
+    paths.stop_word.unlink(missing_ok=True)
     set_aside(paths.starter_log)
     shutil.rmtree(paths.preflight, ignore_errors=True)
     return kept

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -92,7 +93,7 @@ class NodeJob:
                 preexec_fn=die_with_parent,  # this process has one thread
             )
             try:
-                self._wait(process, stop)
+                self._wait(process, stop, paths)
             finally:
                 if process.poll() is None:
                     process.kill()
@@ -100,7 +101,7 @@ class NodeJob:
                 killed = end_all(os.environ.get(JOB_TOKEN, ""), but=(os.getpid(), os.getppid()))
         return NodeOutcome(process.returncode, stop[0] if stop else "", tuple(killed))
 
-    def _wait(self, process: subprocess.Popen[bytes], stop: list[str]) -> None:
+    def _wait(self, process: subprocess.Popen[bytes], stop: list[str], paths: JobPaths) -> None:
         deadline = math.inf
         limit = time.monotonic() + self.timeout_seconds
         while process.poll() is None:
@@ -111,6 +112,9 @@ class NodeJob:
                 stop.append("time limit")
             if stop and deadline == math.inf:
                 deadline = time.monotonic() + self.shutdown_seconds
+                with suppress(OSError):
+                    if not paths.stop_word.exists():  # the launcher knows better what it was
+                        paths.stop_word.write_text(stop[0], encoding="utf-8")
                 process.send_signal(self.stop_signal)
             if time.monotonic() > deadline:
                 return

@@ -121,9 +121,12 @@ class LocalJob:
         assert isinstance(outcome, NodeOutcome)
         return outcome
 
-    def ask_to_stop(self) -> None:
-        """Once more every two seconds: submitit ignores it until the job's own handler is in place."""
+    def ask_to_stop(self, how: str) -> None:
+        """Once more every two seconds: submitit ignores it until the job's own handler is in place. how: what the user sent."""
         now = time.monotonic()
+        if self._asked == 0.0:
+            with suppress(OSError):
+                self.paths.stop_word.write_text(how, encoding="utf-8")
         self._stop_by = min(self._stop_by, now + self.shutdown_seconds)
         if now - self._asked > _ASK_AGAIN_SECONDS:
             self._asked = now

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from zerocfg.runtime.stopping import STOP_WORD
+
 INNER = ".zerocfg"
 """What the launcher keeps for itself: the payload, results, submitit's files."""
 PAYLOAD = f"{INNER}/payload.pkl"
@@ -55,6 +57,11 @@ class JobPaths:
     @property
     def submitit(self) -> Path:
         return self.inner / "submitit"
+
+    @property
+    def stop_word(self) -> Path:
+        """Who wants the job to stop, for its ranks; absent until somebody does."""
+        return self.root / STOP_WORD
 
     @property
     def lock(self) -> Path:

@@ -25,6 +25,7 @@ from zerocfg.launch.processes import die_with_parent
 from zerocfg.launch.results import RankResult, write_result
 from zerocfg.launch.streams import begin
 from zerocfg.runtime.checkpoint_start import locate
+from zerocfg.runtime.stopping import asked_by
 
 PLACEHOLDER = "{ds_config}"
 """In an argument of the script: becomes the path of the compiled JSON."""
@@ -78,7 +79,7 @@ def preempted(end: RankResult, root: Path, received: Sequence[int]) -> RankResul
         newest = locate(str(root), root)
     stop = Preempted(
         newest.step if newest else 0,
-        _signal_name(received[0]) if received else f"exit status {PREEMPTED_STATUS}",
+        asked_by(root) or (_signal_name(received[0]) if received else f"exit status {PREEMPTED_STATUS}"),
         str(newest.path) if newest else "",
     )
     return replace(end, preempted=stop, error=f"stopped by {stop.signal} after step {stop.step}")

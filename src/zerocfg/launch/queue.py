@@ -195,7 +195,7 @@ class LocalQueue:
         try:
             while left:
                 for running in left:
-                    running.ask_to_stop()
+                    running.ask_to_stop(how)
                 self._board.update(self._running, 0)
                 left = [r for r in left if not r.done() and not r.overdue]
                 time.sleep(self._options.poll_seconds)

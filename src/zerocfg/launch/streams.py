@@ -44,6 +44,8 @@ def begin() -> Begun:
     # a launcher follows rank_0.log itself; by hand, the terminal gets a copy
     finish = capture(log, console=rank == 0 and not launched)
     paths.result(rank).unlink(missing_ok=True)
+    if not launched:
+        paths.stop_word.unlink(missing_ok=True)  # of a launcher before
     return Begun(rank, paths, finish)
 
 

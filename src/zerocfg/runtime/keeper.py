@@ -13,7 +13,7 @@ from zerocfg.runtime.agreement import Agreement, Word
 from zerocfg.runtime.checkpoint_save import Saver
 from zerocfg.runtime.engine import collective_timeout
 from zerocfg.runtime.random_state import rank_state, set_rank_state
-from zerocfg.runtime.stopping import StopSignals, introduce, name_of, neighbours
+from zerocfg.runtime.stopping import StopSignals, asked_by, introduce, name_of, neighbours
 
 if TYPE_CHECKING:
     from zerocfg.runtime.checkpoint_load import Resumed
@@ -99,12 +99,13 @@ class Keeper:
             saver.settle()
             self._part()
             newest = saver.newest
+            why = asked_by(self._run.output_dir) or name_of(word.stop)
             if self._run.rank == 0:
                 where = (
                     f"saved as {newest.path}" if newest and newest.step == step else f"not saved; {newest.path if newest else 'nothing'} is"
                 )
-                log.info("%s: stopped after step %d, %s", name_of(word.stop), step, where)
-            raise Preempted(step, name_of(word.stop), str(newest.path) if newest else "")
+                log.info("%s: stopped after step %d, %s", why, step, where)
+            raise Preempted(step, why, str(newest.path) if newest else "")
 
     def finish(self) -> None:
         """After the last step."""

@@ -13,11 +13,25 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType, TracebackType
 
+STOP_WORD = ".zerocfg/stop"
+"""Below the job's folder; a launcher's word to the ranks, which hear a signal alone."""
 _LOOK_SECONDS = 0.2
 _NOT_OURS = ("SIGQUIT",)
 """Left to its meaning, an immediate end with a dump."""
+
+
+def asked_by(job: Path) -> str:
+    """Who wants the run to stop, in the launcher's words: Ctrl-C, SIGTERM, time limit. Empty: a signal came to the ranks directly.
+
+    job: its folder. Ranks are sent SIGUSR2 whatever it was: of SIGTERM see above.
+    """
+    try:
+        return (job / STOP_WORD).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 class StopSignals:
