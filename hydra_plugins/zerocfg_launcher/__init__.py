@@ -42,9 +42,12 @@ class CheckingLauncher(Launcher):
         self._context, self._task_function, self._config = hydra_context, task_function, config
         # before a sweeper makes it: a refused launch leaves no empty folder behind
         self._fresh = not Path(str(config.hydra.sweep.dir)).exists()
+        self._feasible = False
+        """A point could run, of whatever batch."""
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        from zerocfg.launch.opening import Asked
+        """Raises LaunchRefused when not a single job of the sweep could run, whatever the batches were."""
+        from zerocfg.launch.opening import NONE_FEASIBLE, Asked, LaunchRefused, LeftOut
 
         asked = Asked(
             context=self._context,
@@ -54,7 +57,11 @@ class CheckingLauncher(Launcher):
             initial_job_idx=initial_job_idx,
             fresh_folder=self._fresh,
         )
-        return self.run(asked, self._given)
+        returns = self.run(asked, self._given)
+        self._feasible = self._feasible or not all(isinstance(ret, LeftOut) for ret in returns)
+        if not self._feasible and asked.is_last:
+            raise LaunchRefused(NONE_FEASIBLE)
+        return returns
 
     @abstractmethod
     def run(self, asked: Asked, given: Mapping[str, Any]) -> Sequence[JobReturn]:

@@ -31,16 +31,9 @@ class ZerocfgSweeper(BasicSweeper):  # type: ignore[misc]
             super().validate_batch_is_legal(batch)
 
     def sweep(self, arguments: list[str]) -> Any:
-        """The JobReturns, a list a batch. Raises LaunchRefused when the folder cannot be made (ZC755), and when not a single job could
-        run, whatever the batches were."""
+        """The JobReturns, a list a batch. Raises LaunchRefused when the folder cannot be made (ZC755)."""
         self._make_folder()
-        returns = super().sweep(arguments)
-        if getattr(self.launcher, "composes_first", False):
-            from zerocfg.launch.opening import NONE_FEASIBLE, LaunchRefused, LeftOut
-
-            if all(isinstance(ret, LeftOut) for batch in returns for ret in batch):
-                raise LaunchRefused(NONE_FEASIBLE)
-        return returns
+        return super().sweep(arguments)
 
     def _make_folder(self) -> None:
         """As Hydra's own does it next, with a report in place of a stack."""

@@ -62,13 +62,26 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, folder: str, why: str) -> 
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("choice", [(), ("hydra.sweeper.max_batch_size=1",), ("hydra/sweeper=basic",)])
+BASIC = "hydra/sweeper=basic"
+
+
+@pytest.mark.parametrize("choice", [(), ("hydra.sweeper.max_batch_size=1",), (BASIC,), (BASIC, "hydra.sweeper.max_batch_size=1")])
 def test_a_sweep_of_which_no_point_can_run_fails(tmp_path: Path, choice: tuple[str, ...]) -> None:
     done = run(tmp_path, "-m", "train.steps=0,-1", "hydra.launcher.on_infeasible=skip", *choice)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("error[ZC221]") == 2
     assert "\nnothing was started: no job can run, and hydra.launcher.on_infeasible=skip leaves such jobs out\n" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("choice", [(), (BASIC,)])
+@pytest.mark.parametrize("steps", ["0,-1,2", "2,0,-1"])
+def test_one_point_that_can_run_is_enough(tmp_path: Path, choice: tuple[str, ...], steps: str) -> None:
+    batches = "{max_batch_size: 1, params: {batch.micro_batch_size: '1,0'}}"
+    config = CONFIG.replace("hydra: {", f"hydra: {{sweeper: {batches}, launcher: {{dry_run: true, on_infeasible: skip}}, ")
+    done = run(tmp_path, "-m", f"train.steps={steps}", *choice, config=config)
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "out").glob("*/compiled/plan.json"))) == 1
 
 
 @pytest.mark.parametrize("choice", ["hydra/sweeper=basic", "hydra/launcher=basic"])

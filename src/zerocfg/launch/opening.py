@@ -61,10 +61,19 @@ class Asked:
         return Path(os.path.abspath(str(self.config.hydra.sweep.dir)))
 
     @property
+    def is_grid(self) -> bool:
+        """Whether the sweep's points are known from its start: of Hydra's basic sweeper and ours."""
+        return self.sweeper in ("BasicSweeper", "ZerocfgSweeper")
+
+    @property
     def has_all_jobs(self) -> bool:
-        """Whether the launch has no further jobs: Hydra's basic sweeper and ours hand over all at once, unless told to make batches."""
-        basic = self.sweeper in ("BasicSweeper", "ZerocfgSweeper")
-        return basic and self.config.hydra.sweeper.get("max_batch_size") is None
+        """Whether the launch has no further jobs: a grid is handed over all at once, unless it is to be in batches."""
+        return self.is_grid and self.config.hydra.sweeper.get("max_batch_size") is None
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no further jobs come, where that can be told."""
+        return self.is_grid and self.initial_job_idx + len(self.job_overrides) == _points_of_grid(self.context, self.config)
 
     @property
     def sweeper(self) -> str:
@@ -83,6 +92,17 @@ class Asked:
 
     def configure_log(self) -> None:
         configure_log(self.config.hydra.hydra_logging, self.config.hydra.verbose)
+
+
+def _points_of_grid(context: HydraContext, config: DictConfig) -> int:
+    """As BasicSweeper.sweep counts them."""
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    params = [f"{key}={value}" for key, value in (config.hydra.sweeper.get("params") or {}).items()]
+    words = [*params, *config.hydra.overrides.task]
+    overrides = OverridesParser.create(config_loader=context.config_loader).parse_overrides(words)
+    return sum(map(len, BasicSweeper.split_arguments(overrides, None)))
 
 
 @dataclass
