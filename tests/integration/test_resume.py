@@ -14,7 +14,7 @@ from zerocfg.runtime.checkpoint_convert import convert
 from zerocfg.runtime.checkpoint_files import survey
 
 pytestmark = pytest.mark.integration
-RANKS = Path(__file__).with_name("resume_ranks.py")
+REPOSITORY = Path(__file__).parents[2]
 STAGES = range(4)
 
 
@@ -26,11 +26,12 @@ def start(root: Path, ranks: int, *scenarios: str) -> str:
         "torch.distributed.run",
         "--standalone",
         f"--nproc-per-node={ranks}",
-        str(RANKS),
+        "-m",
+        "tests.integration.resume_ranks",
         str(root),
         *scenarios,
     ]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=500, check=False)
+    done = subprocess.run(command, cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
     assert json.loads((root / f"done_{ranks}").read_text()) == list(scenarios)
     return done.stdout + done.stderr

@@ -2,104 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from zerocfg.launch.paths import JOB_TOKEN
+from tests.launch.small_app import APP, left_behind, run, write_app
 
 pytestmark = pytest.mark.integration
-
-APP = """
-import dataclasses, inspect, logging, os, pickle, sys, time
-import hydra
-from helper import helped
-
-@dataclasses.dataclass
-class Answer:
-    value: int
-
-@hydra.main(version_base=None, config_path=".", config_name="config")
-def main(cfg):
-    print("argv", sys.argv[1:], "name", cfg.name, "helped", helped(), "env", os.environ.get("FOO"))
-    logging.getLogger("app").info("logged")
-    # as torch.save and triton do: by the name of the script's module
-    print("own class", pickle.loads(pickle.dumps(Answer(7))).value, inspect.getsource(Answer).splitlines()[1])
-    if cfg.what == "fail":
-        raise ValueError("boom %d" % cfg.a)
-    if cfg.what == "exit":
-        sys.exit(cfg.a)
-    if cfg.what == "sleep":
-        print("sleeping", flush=True)
-        time.sleep(120)
-    if cfg.what == "kill":
-        os.kill(os.getpid(), 9)
-    if cfg.what == "unpicklable":
-        return (i for i in range(3))
-    return Answer(cfg.a)
-
-if __name__ == "__main__":
-    main()
-"""
-CONFIG = """
-defaults:
-  - _self_
-  - override hydra/launcher: zerocfg_local
-a: 1
-what: answer
-name: run_${now:%f}
-hydra:
-  mode: MULTIRUN
-  job: {env_set: {FOO: "bar $(touch PWNED) ${a}"}}
-  sweep: {dir: out dir, subdir: "${hydra.job.num}"}
-  launcher: {poll_seconds: 0.05}
-  callbacks:
-    note:
-      _target_: helper.Note
-"""
-HELPER = """
-import os
-from hydra.experimental.callback import Callback
-def helped():
-    return "yes"
-class Note(Callback):
-    def on_job_start(self, config, **kwargs):
-        self.pid = os.getpid()
-    def on_job_end(self, config, job_return, **kwargs):
-        print("callback", self.pid == os.getpid(), job_return.status.name, type(job_return._return_value).__name__)
-    def on_multirun_end(self, config, **kwargs):
-        print("multirun ended")
-"""
 
 
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
-    (tmp_path / "app.py").write_text(APP)
-    (tmp_path / "config.yaml").write_text(CONFIG)
-    (tmp_path / "helper.py").write_text(HELPER)
-    return tmp_path
-
-
-def run(app: Path, *overrides: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, **environ}
-    return subprocess.run([sys.executable, "app.py", *overrides], cwd=app, env=env, capture_output=True, text=True, timeout=60, check=False)
-
-
-def left_behind(app: Path) -> list[str]:
-    """Command lines of processes that the launcher started for this app and that are still there."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if JOB_TOKEN.encode() in (entry / "environ").read_bytes() and os.readlink(entry / "cwd") == str(app):
-                found.append((entry / "cmdline").read_text())
-        except OSError:
-            continue
-    return found
+    return write_app(tmp_path)
 
 
 def test_a_sweep(app: Path) -> None:
@@ -198,69 +112,6 @@ def test_an_unpicklable_global_is_named(app: Path) -> None:
     assert not (app / "out dir").exists()
 
 
-class Background:
-    """A launcher that is running its job."""
-
-    def __init__(self, app: Path, *overrides: str) -> None:
-        self.app = app
-        self.process = subprocess.Popen(
-            [sys.executable, "app.py", *overrides],
-            cwd=app,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        assert self.process.stdout is not None
-        self.out = ""
-        while "sleeping" not in self.out:
-            line = self.process.stdout.readline()
-            assert line, self.out
-            self.out += line
-
-    def end(self) -> str:
-        out, _ = self.process.communicate(timeout=40)
-        return self.out + out
-
-
-def test_ctrl_c_stops_all_ranks_and_says_so(app: Path) -> None:
-    running = Background(app, "what=sleep")
-    os.killpg(running.process.pid, signal.SIGINT)  # as a terminal does: to every process of the group
-    out = running.end()
-    assert running.process.returncode == 130
-    assert "job 0: Ctrl-C, stopping all ranks" in out
-    assert f"job 0: stopped: {app}/out dir/0" in out
-    assert "Traceback" not in out
-    assert left_behind(app) == []
-
-
-def test_sigterm_stops_all_ranks(app: Path) -> None:
-    running = Background(app, "what=sleep")
-    running.process.terminate()
-    out = running.end()
-    assert running.process.returncode == 143
-    assert "job 0: SIGTERM, stopping all ranks" in out
-    assert left_behind(app) == []
-
-
-def test_a_killed_launcher_leaves_nothing_behind(app: Path) -> None:
-    running = Background(app, "what=sleep")
-    running.process.kill()
-    running.process.wait()
-    deadline = time.monotonic() + 20
-    while left_behind(app) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert left_behind(app) == []
-    running.end()
-
-
-def test_the_time_limit(app: Path) -> None:
-    done = run(app, "what=sleep", "hydra.launcher.timeout_min=0.03")
-    assert done.returncode == 1
-    assert "job 0 was stopped: time limit" in done.stderr
-    assert left_behind(app) == []
-
-
 def test_hydras_word_for_a_single_runs_folder(app: Path) -> None:
     done = run(app, "hydra.run.dir=mine")
     assert (done.returncode, done.stdout) == (1, "")
@@ -272,18 +123,6 @@ def test_hydras_word_for_a_single_runs_folder(app: Path) -> None:
     done = run(app, "hydra.run.dir=mine")
     assert done.returncode == 0, done.stderr
     assert (app / "mine/0/rank_0.log").is_file()
-
-
-def test_a_folder_in_use_is_refused(app: Path) -> None:
-    running = Background(app, "what=sleep")
-    try:
-        done = run(app, "a=2")
-        assert done.returncode == 1
-        assert f"error[ZC706] another run is using {app}/out dir/0" in done.stderr
-        assert "Traceback" not in done.stderr
-    finally:
-        running.process.terminate()
-        running.end()
 
 
 def test_dry_run(app: Path) -> None:

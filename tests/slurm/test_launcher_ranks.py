@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from .cluster import SlurmCluster
-from .test_launcher import Background, eventually, results, value_of
+from .launching import Background, eventually, results, value_of
 
 pytestmark = [pytest.mark.slurm, pytest.mark.integration]
 TRAIN = Path(__file__).parents[2] / "train.py"

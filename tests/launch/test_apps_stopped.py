@@ -1,0 +1,69 @@
+"""Real apps through the launcher that are stopped: by Ctrl-C, a signal, a time limit, or because their folder is in use."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.launch.small_app import Background, left_behind, run, write_app
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Path:
+    return write_app(tmp_path)
+
+
+def test_ctrl_c_stops_all_ranks_and_says_so(app: Path) -> None:
+    running = Background(app, "what=sleep")
+    os.killpg(running.process.pid, signal.SIGINT)  # as a terminal does: to every process of the group
+    out = running.end()
+    assert running.process.returncode == 130
+    assert "job 0: Ctrl-C, stopping all ranks" in out
+    assert f"job 0: stopped: {app}/out dir/0" in out
+    assert "Traceback" not in out
+    assert left_behind(app) == []
+
+
+def test_sigterm_stops_all_ranks(app: Path) -> None:
+    running = Background(app, "what=sleep")
+    running.process.terminate()
+    out = running.end()
+    assert running.process.returncode == 143
+    assert "job 0: SIGTERM, stopping all ranks" in out
+    assert left_behind(app) == []
+
+
+def test_a_killed_launcher_leaves_nothing_behind(app: Path) -> None:
+    running = Background(app, "what=sleep")
+    running.process.kill()
+    running.process.wait()
+    deadline = time.monotonic() + 20
+    while left_behind(app) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left_behind(app) == []
+    running.end()
+
+
+def test_the_time_limit(app: Path) -> None:
+    done = run(app, "what=sleep", "hydra.launcher.timeout_min=0.03")
+    assert done.returncode == 1
+    assert "job 0 was stopped: time limit" in done.stderr
+    assert left_behind(app) == []
+
+
+def test_a_folder_in_use_is_refused(app: Path) -> None:
+    running = Background(app, "what=sleep")
+    try:
+        done = run(app, "a=2")
+        assert done.returncode == 1
+        assert f"error[ZC706] another run is using {app}/out dir/0" in done.stderr
+        assert "Traceback" not in done.stderr
+    finally:
+        running.process.terminate()
+        running.end()
