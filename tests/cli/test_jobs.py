@@ -105,6 +105,21 @@ def test_the_newest_sweep_is_meant_without_a_folder(cli: Any, sweep: Path, monke
     assert (status, out.splitlines()[1].split()) == (0, ["0", "done", "9"])
 
 
+@pytest.mark.parametrize("under_slurm", [False, True])
+def test_the_newest_sweep_may_have_a_name_of_its_own(cli: Any, tmp_path: Path, under_slurm: bool) -> None:
+    """hydra.sweep.dir=outputs/NAME."""
+    named = tmp_path / "outputs/lr"
+    result = JobPaths(named / "0").result(0)
+    result.parent.mkdir(parents=True)
+    write_result(result, succeeded(0, 0.5))
+    (named / "multirun.yaml").touch()
+    if under_slurm:
+        keep_jobs(named, [SlurmJob(number=0, folder=str(named / "0"), slurm_id="7", last=JobState("COMPLETED"))])
+    status, out, err = cli("jobs")
+    assert (status, err) == (0, f"{named}/results.csv\n" if under_slurm else f"{named}\n")
+    assert out.splitlines()[1].split()[:2] == ["0", "done"]
+
+
 def test_json(cli: Any, sweep: Path) -> None:
     status, out, _ = cli("jobs", str(sweep), "--json")
     entries = json.loads(out)

@@ -111,11 +111,21 @@ def _newest() -> Path | None:
     here = Path.cwd()
     if (here / SLURM_DIR / JOBS_FILE).is_file() or (here / RESULTS).is_file():
         return here
-    for records in ((f"{SLURM_DIR}/{JOBS_FILE}",), (f"*/{INNER}", INNER)):  # the last: of `zerocfg launch`, whose job has no folder below
-        found = [(path, path.parents[r.count("/")]) for r in records for top in _SWEEPS for path in (here / top).glob(f"*/*/{r}")]
-        if found:
-            return max(found, key=lambda pair: pair[0].stat().st_mtime)[1]
+    tops = [here / name for name in _SWEEPS]
+    submitted = [path for top in tops for depth in ("*", "*/*") for path in top.glob(f"{depth}/{SLURM_DIR}/{JOBS_FILE}")]
+    if submitted:
+        return max(submitted, key=lambda path: path.stat().st_mtime).parents[1]
+    jobs = [(path, top) for top in tops for depth in ("*", "*/*", "*/*/*") for path in top.glob(f"{depth}/{INNER}")]
+    if jobs:
+        path, top = max(jobs, key=lambda job: job[0].stat().st_mtime)
+        return _sweep_of(path.parent, top)
     return None
+
+
+def _sweep_of(job: Path, top: Path) -> Path:
+    """outputs/DATE/TIME/0 is a job of outputs/DATE/TIME, outputs/NAME/0 of the sweep outputs/NAME; one of `zerocfg launch` is alone."""
+    in_sweep = len(job.relative_to(top).parts) > 2 or (job.parent / "multirun.yaml").is_file()
+    return job.parent if in_sweep else job
 
 
 def _absent(sweep: Path | None, directory: str | None) -> Diagnostic:
