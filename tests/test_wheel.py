@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -65,11 +66,24 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
+def sources() -> set[str]:
+    listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).splitlines()
+    return {name for name in listed if (ROOT / name).is_file()}
+
+
+def test_the_sdist_is_the_tree(tmp_path: Path) -> None:
+    """The pages that the README leads to, the Makefile and the container files with it."""
+    run(sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", tmp_path, cwd=ROOT)
+    (built,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(built) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert names - {"PKG-INFO"} == sources()
+
+
 def test_the_wheel_holds_the_library_the_groups_and_the_plugins_alone(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if not name.endswith("/")}
-    listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).splitlines()
-    tracked = {name for name in listed if (ROOT / name).is_file()}
+    tracked = sources()
     expected = {name.removeprefix("src/") for name in tracked if name.startswith("src/zerocfg/")}
     expected |= {name for name in tracked if name.startswith("hydra_plugins/")}
     expected |= {f"zerocfg/{name}" for name in tracked if name.startswith("conf/")}
