@@ -22,8 +22,8 @@ TINY = (
 )
 
 
-def plan(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "XDG_CACHE_HOME": str(home)}
+def plan(*words: str, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "XDG_CACHE_HOME": str(home), **environment}
     command = [sys.executable, "-m", "zerocfg", "plan", *words]
     return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=300, check=False)
 
@@ -41,6 +41,17 @@ def test_predicted_beside_measured(tmp_path: Path) -> None:
     assert found[3] == f"{predicted / measured - 1:+.0%}"
     # nothing is left behind in the project
     assert not list(ROOT.glob("zerocfg-measure-*"))
+
+
+def test_why_a_plan_cannot_run_here_is_told_whole(tmp_path: Path) -> None:
+    """All of it: the run's folder is gone afterwards. The folder for temporary files may have any name."""
+    (tmp_path / "it's a").mkdir()
+    words = ("hardware=a100x4", "model=gpt_tiny", "--top", "1", "--measure", "1")
+    done = plan(*words, home=tmp_path, TMPDIR=str(tmp_path / "it's a"), CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 1
+    _, _, told = done.stdout.rpartition("  1. error[ZC701] the run is for 4 GPUs a node (A100-SXM4-80GB), this machine has 0\n")
+    assert "     nothing was started" in told.splitlines()
+    assert "HYDRA_FULL_ERROR" not in told
 
 
 def test_a_script_that_fails_is_told(tmp_path: Path) -> None:

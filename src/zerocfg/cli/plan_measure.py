@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from zerocfg.cli import output
+from zerocfg.deepspeed.importer.text import override
 from zerocfg.planner.rank import Ranked
 from zerocfg.units import human_bytes
 
 STEPS = 8
 """The first is not counted."""
+_LINES = 15
+"""Of a run that failed, the last ones: its folder, logs included, is gone afterwards."""
 
 
 def measure_command(
@@ -32,7 +35,7 @@ def measure_command(
     for number, found in enumerate(ranked, 1):
         measured, problem = run(script, words(overrides, found.overrides), config_path, config_name)
         if measured is None:
-            output.product(f"{number:>3}. {problem}")
+            output.product(f"{number:>3}. " + problem.replace("\n", "\n     "))
             status = 1
             continue
         speed = float(measured.get("tokens_per_s") or 0.0) / found.plan.topology.world_size
@@ -60,13 +63,13 @@ def run(script: str, overrides: Sequence[str], config_path: str | None, config_n
     with tempfile.TemporaryDirectory(prefix="zerocfg-measure-") as folder:
         options = [f"--config-path={Path(config_path).resolve()}"] if config_path else []
         options += [f"--config-name={config_name}"] if config_name else []
-        steps = [f"train.steps={STEPS}", "train.log_every=1", f"hydra.sweep.dir={folder}", "hydra.sweep.subdir=run"]
+        steps = [f"train.steps={STEPS}", "train.log_every=1", override("hydra.sweep.dir", folder), "hydra.sweep.subdir=run"]
         done = subprocess.run(
             [sys.executable, script, *options, *overrides, *steps], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
         summary = Path(folder, "run", "summary.json")
         if done.returncode or not summary.is_file():
-            last = [line for line in done.stdout.strip().splitlines() if line.strip()][-3:]
-            return None, " / ".join(last) or f"exit status {done.returncode}"
+            said = [line for line in done.stdout.splitlines() if line.strip() and "HYDRA_FULL_ERROR" not in line]
+            return None, "\n".join(said[-_LINES:]) or f"exit status {done.returncode}"
         found: dict[str, Any] = json.loads(summary.read_text(encoding="utf-8"))
         return found, ""
