@@ -32,6 +32,20 @@ def test_two_ranks_on_the_cpu(process: Any, tmp_path: Path) -> None:
     assert (tmp_path / "comm.svg").stat().st_size > 1000
 
 
+def test_a_curve_that_cannot_be_written_is_shown(cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A home that is read-only takes nothing away from what was measured."""
+    points = {"all_reduce": ((1024, 1e-3),)}
+    curve = CommCurve(backend="gloo", world=2, nodes=1, gpu="cpu", link="none", link_gbps=0.0, version="v", points=points)
+    monkeypatch.setattr(bench, "measure", lambda *given: [curve])
+    (tmp_path / "file").touch()
+    for words in ((), ("--json",)):
+        status, out, err = cli("bench", "comm", *QUICK, "--out", "file/there/comm.json", *words)
+        assert status == 1
+        assert "all_reduce" in out
+        told = json.loads(out)["problems"][0]["message"] if words else err.splitlines()[0]
+        assert told.removeprefix("error[ZC875] ") == "file/there/comm.json cannot be written: Not a directory"
+
+
 def test_ranks_that_fail_are_quoted(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     real = bench.measure
     monkeypatch.setattr(bench, "measure", lambda *given: real(*given, python="/bin/false"))

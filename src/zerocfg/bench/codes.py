@@ -7,4 +7,5 @@ CODES: dict[str, str] = {
     "ZC872": "zerocfg bench comm: several nodes, or a backend that this hardware does not have.",
     "ZC873": "zerocfg bench comm: the ranks failed.",
     "ZC874": "A collective is slower than the link allows.",
+    "ZC875": "zerocfg bench comm: the curve cannot be written.",
 }

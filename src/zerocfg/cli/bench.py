@@ -74,9 +74,15 @@ def comm_command(
             return 1
         curves = measure(result.run, backends, sizes, chosen)
     problems = [found for curve in curves for found in judge(curve, {**os.environ, **result.run.environment})]
-    files = [_file(curve, out, several=len(curves) > 1) for curve in curves]
-    for curve, file in zip(curves, files, strict=True):
-        write_curve(curve, file)
+    files = []
+    for curve in curves:
+        file = _file(curve, out, several=len(curves) > 1)
+        try:
+            write_curve(curve, file)
+            files.append(file)
+        except OSError as problem:  # what was measured is told all the same
+            message = f"{file} cannot be written: {problem.strerror or problem}"
+            problems.append(Diagnostic(code="ZC875", message=message, hint="--out FILE in a folder that you may write"))
     if as_json:
         output.product_json(
             {
