@@ -9,6 +9,8 @@ CODES: dict[str, str] = {
     "ZC783": "The training loop left micro batches of a step unused.",
     "ZC784": "The data gives no batches.",
     "ZC785": "What train.trackers names did not start.",
+    "ZC786": "Ranks train on the same samples: the data is not split over them.",
+    "ZC787": "The loader's batch size is not the plan's micro batch.",
     "ZC770": "checkpoint.resume leads to no whole checkpoint, or a rank cannot read it.",
     "ZC771": "A checkpoint that cannot be resumed with this config.",
     "ZC772": "A checkpoint is converted to another number of ranks or stage before it is resumed.",

@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
+from zerocfg.runtime import samples
 from zerocfg.runtime.data import MicroBatches
 from zerocfg.runtime.heartbeat import reached
 from zerocfg.runtime.keeper import Keeper
@@ -27,7 +28,7 @@ class Step:
             step.record(loss)
     """
 
-    def __init__(self, number: int, batches: Iterator[Any], size: int, run: Run) -> None:
+    def __init__(self, number: int, batches: Iterator[Any], size: int, run: Run, *, first: bool) -> None:
         self.number = number
         """From 1."""
         self._batches = batches
@@ -40,12 +41,18 @@ class Step:
         """Elements of the first tensor of each micro batch: tokens, for a language model."""
         self.waited = 0.0
         """Seconds of the host until micro batches were there."""
+        self.first = first
+        """Of this start."""
+        self.fingerprint = 0.0
+        """Of its first micro batch, in a start's first step."""
 
     def __iter__(self) -> Iterator[Any]:
         while self.used < self._size:
             begun = perf_counter()
             batch = next(self._batches)
             self.waited += perf_counter() - begun
+            if self.first and self.used == 0:
+                self.fingerprint = samples.fingerprint(batch)
             self.used += 1
             moved = _to(batch, self._run.device, self._run.plan.train.pin_memory)
             self.elements += _first_size(moved)
@@ -57,24 +64,27 @@ class Step:
 
 
 def steps(run: Run, batches: Iterable[Any], engine: Any) -> Iterator[Step]:
-    """Codes: ZC783 unused micro batches, ZC784 an iterable without batches; those of saving and resuming.
+    """Codes: ZC783 unused micro batches, ZC784 an iterable without batches; those of saving and resuming. Warnings: ZC786 ranks with the
+    same samples, ZC787 a loader with another batch size.
 
     Raises Preempted, at the end of a step, when the run was asked to stop and has saved.
     """
     train, size = run.plan.train, run.plan.batch.gradient_accumulation_steps
     resumed = run.resume(engine)
     data = MicroBatches(batches)
+    samples.tell(run, batches)
     with Recorder(run, engine, resumed) as recorder, Keeper(run, engine, resumed, data, recorder) as keeper:
         keeper.continue_from(resumed)
         for number in range(resumed.step + 1, train.steps + 1):
-            step = Step(number, data, size, run)
+            step = Step(number, data, size, run, first=number == resumed.step + 1)
             reached(number)
             recorder.begin(step)
             yield step
             if step.used < size:
                 raise ConfigProblems([_unused(step, size)])
-            first = number == resumed.step + 1
-            recorder.end(step, log=first or number == train.steps or number % train.log_every == 0)
+            recorder.end(step, log=step.first or number == train.steps or number % train.log_every == 0)
+            if step.first:
+                samples.compare(run, step.fingerprint)
             keeper.after(number)
         recorder.finished = True
         keeper.finish()
