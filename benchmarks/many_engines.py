@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,24 +59,37 @@ def task_of_run(run: CompiledRun, **more: Any) -> dict[str, Any]:
     }
 
 
-def run_all(tasks: Sequence[Mapping[str, Any]], gpus: int, timeout: float, alone: bool = False) -> list[dict[str, Any]]:
-    """timeout: seconds for each. alone: only rank 0 of the `gpus`, with collectives that do nothing. Each result: what its measure returns and seconds (all of it), or problem."""
+def run_all(tasks: Sequence[Mapping[str, Any]], gpus: int, timeout: float, alone: bool = False) -> Iterator[dict[str, Any]]:
+    """timeout: seconds for each. alone: only rank 0 of the `gpus`, with collectives that do nothing.
+
+    As each ends: what its measure returns and seconds (all of it), or problem.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        given, out = Path(folder, "tasks.json"), Path(folder, "out.jsonl")
+        given, out, log = (Path(folder, name) for name in ("tasks.json", "out.jsonl", "log"))
         given.write_text(json.dumps(list(tasks)), encoding="utf-8")
+        out.touch()
         # NVML counts the GPUs: with the CUDA runtime loaded no process can be forked off
         environment = {**os.environ, **tasks[0].get("environment", {}), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-        done = subprocess.run(
-            [sys.executable, __file__, folder, str(gpus), str(timeout), *(["alone"] if alone else [])],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        results = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()] if out.exists() else []
-        return results + [{"problem": done.stdout[-1500:]} for _ in tasks[len(results) :]]
+        command = [sys.executable, __file__, folder, str(gpus), str(timeout), *(["alone"] if alone else [])]
+        with log.open("wb") as written, out.open(encoding="utf-8") as lines:
+            process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=written, stderr=subprocess.STDOUT)
+            found = 0
+            try:
+                while found < len(tasks):
+                    ended = process.poll() is not None
+                    if line := lines.readline():
+                        found += 1
+                        yield json.loads(line)
+                    elif ended:
+                        break
+                    else:
+                        time.sleep(0.05)
+            finally:
+                process.kill()
+                process.wait()
+        for _ in tasks[found:]:
+            yield {"problem": log.read_text(encoding="utf-8", errors="replace")[-1500:]}
 
 
 def main(folder: str, gpus: int, timeout: float, alone: bool) -> None:

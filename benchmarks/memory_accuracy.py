@@ -34,6 +34,7 @@ LLAMA = (
     "model.sequence_length=2048",
 )
 """Grouped-query attention, SwiGLU and a vocabulary of 128256: the dims of Llama 3.2 1B, the head untied."""
+SEVEN = ("model=llama2_7b",)
 RECOMPUTE = "activation_checkpointing=full"
 
 
@@ -65,6 +66,9 @@ CASES: dict[str, tuple[str, ...]] = {
     "llama z3 b16 ckpt": (*LLAMA, "parallelism=zero3", RECOMPUTE, *micro(16)),
     "llama z3 b4 acc2 offload": (*LLAMA, "parallelism=zero3", "offload=optimizer", *micro(4, 2)),
     "llama z3 b1 lion": (*LLAMA, "parallelism=zero3", "optimizer=lion", *micro(1)),
+    "7b z2 b1 ckpt": (*SEVEN, "parallelism=zero2", RECOMPUTE, *micro(1)),
+    "7b z3 b1": (*SEVEN, "parallelism=zero3", *micro(1)),
+    "7b z3 b4 ckpt": (*SEVEN, "parallelism=zero3", RECOMPUTE, *micro(4)),
 }
 
 
@@ -105,7 +109,7 @@ def main() -> int:
     for result, found in zip(results, run_all(tasks, given.gpus, given.timeout, given.alone), strict=True):
         result.problem = found.get("problem", "")
         result.measured = {} if result.problem else found
-        print(line(result))
+        print(line(result), flush=True)
     if given.json:
         given.json.write_text(json.dumps([vars(r) for r in results], indent=1), encoding="utf-8")
     return summary(results)

@@ -10,6 +10,7 @@ import argparse
 import statistics
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from many_engines import ROOT, run_all, task_of
 
@@ -81,7 +82,9 @@ def one(model: str, base: Sequence[str], given: argparse.Namespace) -> bool:
         tasks.append(task)
         names.append(" ".join(part.split("=")[-1] for part in overrides if "gradient_accumulation" not in part))
         predicted.append(prediction([*base, *overrides]))
-    results = [{} for _ in tasks] if given.dry_run else run_all(tasks, given.gpus, given.timeout, given.alone)
+    results: list[dict[str, Any]] = [{} for _ in tasks]
+    if not given.dry_run:
+        results = list(run_all(tasks, given.gpus, given.timeout, given.alone))
     speeds = [float(r.get("tokens_per_s_per_gpu", 0.0)) for r in results]
     best = max(speeds, default=0.0)
     print(f"\n{model}: {len(tasks)} plans, global batch {given.global_batch}, {given.gpus} GPUs; tokens/s a GPU")

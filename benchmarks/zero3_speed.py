@@ -56,7 +56,7 @@ def varied(task: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 def vary(tasks: list[dict[str, Any]], names: list[str], given: argparse.Namespace) -> int:
     rows = ["ours", *names, "ours again"]
     changes = [{}, *(VARIANTS[name] for name in names), {}]
-    results = iter(run_all([varied(task, change) for task in tasks for change in changes], given.gpus, given.timeout, given.alone))
+    results = run_all([varied(task, change) for task in tasks for change in changes], given.gpus, given.timeout, given.alone)
     print(f"{'micro batch':13}{'variant':40}{'tokens/s a GPU':>15}{'over ours':>11}{'s a step':>10}{'host s':>8}{'GiB':>7}{'loss':>9}")
     for task in tasks:
         first = 0.0
@@ -69,7 +69,8 @@ def vary(tasks: list[dict[str, Any]], names: list[str], given: argparse.Namespac
             first = first or speed
             times = f"{r['seconds_per_step']:>10.3f}{r['host_seconds_per_step']:>8.3f}"
             print(
-                f"{task['micro']:<13}{name:40}{speed:>15,.0f}{speed / first:>11.2f}{times}{r['allocated'] / 2**30:>7.1f}{r['loss']:>9.3f}"
+                f"{task['micro']:<13}{name:40}{speed:>15,.0f}{speed / first:>11.2f}{times}{r['allocated'] / 2**30:>7.1f}{r['loss']:>9.3f}",
+                flush=True,
             )
     return 0
 
@@ -94,7 +95,7 @@ def main() -> int:
             parser.error(f"no such variant: {'; '.join(unknown)}\nthere are: {'; '.join(VARIANTS)}")
         return vary(tasks, names, given)
     three = [each for ours in tasks for each in (ours, plain(ours), {**ours, "fsdp2": True})]
-    results = run_all(three, given.gpus, given.timeout, given.alone)
+    results = list(run_all(three, given.gpus, given.timeout, given.alone))
     head = f"{'micro batch':12}{'ours':>20}{'DeepSpeed defaults':>20}{'FSDP2':>20}"
     print(f"{head}{'over defaults':>15}{'over FSDP2':>12}   tokens/s a GPU, GiB")
     ok = True

@@ -15,6 +15,7 @@ from zerocfg.memory.constants import (
     DRIVER_SHARE,
     FRAGMENTATION,
     NCCL_BYTES,
+    RESERVED_BY_RECOMPUTATION,
     RESERVED_OVER_ALLOCATED,
 )
 from zerocfg.memory.host import host_memory
@@ -151,6 +152,11 @@ def moments_of(rank: Rank) -> list[Moment]:
     return stage_0(rank)
 
 
+def reserved_over_allocated(plan: Plan) -> float:
+    recomputed = RESERVED_BY_RECOMPUTATION if plan.activation_checkpointing.enabled else 1.0
+    return RESERVED_OVER_ALLOCATED[plan.zero.stage] * recomputed
+
+
 def estimate(plan: Plan, trace: ActivationTrace | None = None, parameters: ModelParameters | None = None) -> MemoryEstimate:
     """Memory of `plan`. Arguments and errors as `rank_of`."""
     rank = rank_of(plan, trace, parameters)
@@ -167,7 +173,7 @@ def estimate(plan: Plan, trace: ActivationTrace | None = None, parameters: Model
         context += int(DRIVER_SHARE * plan.hardware.memory_bytes)
     return MemoryEstimate(
         peak_allocated_bytes=top.total,
-        peak_reserved_bytes=int(top.total * (RESERVED_OVER_ALLOCATED[plan.zero.stage] if cuda else 1)),
+        peak_reserved_bytes=int(top.total * (reserved_over_allocated(plan) if cuda else 1)),
         parts={name: top.parts[name] for name in PARTS if name in top.parts},
         phase=top.phase,
         moment=top.name,
