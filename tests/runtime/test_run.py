@@ -77,6 +77,17 @@ def test_an_app_without_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert str(tmp_path) in message
 
 
+def test_one_process_of_an_app_without_groups(tmp_path: Path) -> None:
+    """It is told what its config lacks, not of overrides that nobody wrote."""
+    (tmp_path / "app.py").write_text(
+        "import hydra, zerocfg\n@hydra.main(version_base=None, config_path=None)\ndef main(cfg): zerocfg.current_run()\nmain()\n"
+    )
+    done = subprocess.run([sys.executable, "app.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert "error[ZC780] there is no current run: this app's config has none of zerocfg's groups" in done.stderr
+    assert "  try: `- zerocfg` as the first entry of its defaults list\n" in done.stderr
+    assert "gpus_per_node" not in done.stderr
+
+
 def test_nowhere() -> None:
     ((code, message),) = codes(zerocfg.current_run)
     assert code == "ZC780"

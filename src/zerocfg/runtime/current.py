@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,16 +107,19 @@ def _compile_for_one() -> CompiledRun:
     from omegaconf import DictConfig
 
     from zerocfg.compiler import compile_run
-    from zerocfg.compose import compose_job
+    from zerocfg.compose import compose_job, uses_groups
     from zerocfg.probe import detect
     from zerocfg.probe.calibration import decide
 
     instance = HydraConfig.instance()
     assert isinstance(instance.cfg, DictConfig)
+    if not uses_groups(instance.cfg):
+        hint = "`- zerocfg` as the first entry of its defaults list"
+        raise ConfigProblems([replace(_nowhere("this app's config has none of zerocfg's groups"), hint=hint)])
     overrides = [*instance.cfg.hydra.overrides.task, "hardware.num_nodes=1", "hardware.gpus_per_node=1"]
     composed = compose_job(instance.cfg, overrides)
     if not composed.container or any(d.severity == 0 for d in composed.diagnostics):
-        raise ConfigProblems(composed.diagnostics or [_nowhere("this app composes none of zerocfg's groups")])
+        raise ConfigProblems(composed.diagnostics)
     return compile_run(composed.container, origins=composed.origins, detect=detect, environ=os.environ, decide=decide)
 
 
