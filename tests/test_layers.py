@@ -21,7 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("passes", "memory", "deepspeed"),
     ("overlay", "compiler", "planner", "deepspeed/importer"),
     ("emit", "probe", "compose", "progress"),
-    ("launch", "runtime", "doctor", "bench", "profile", "calibrate", "report"),
+    ("launch", "runtime", "doctor", "bench", "profile", "calibrate", "report", "library"),
     ("cli", "__main__"),
 )
 """From the bottom up. A package imports from its own layer's other packages only where PEERS says so, and never from above."""
@@ -57,6 +57,7 @@ IO = {
     "profile",
     "calibrate",
     "report",
+    "library",
     "cli",
     "compose",
     "emit",

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from zerocfg.library import compile
     from zerocfg.runtime import current_run
 
-__all__ = ["__version__", "current_run"]
+__all__ = ["__version__", "compile", "current_run"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,4 +19,8 @@ def __getattr__(name: str) -> Any:
         from zerocfg.runtime import current_run
 
         return current_run
+    if name == "compile":
+        from zerocfg.library import compile
+
+        return compile
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
