@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from tests.launch.empty_app import APP
+from zerocfg.compose import compose
+from zerocfg.diagnostics import Diagnostic
 from zerocfg.launch.options import LocalOptions, OnInfeasible
-from zerocfg.launch.read_options import read_options
+from zerocfg.launch.read_options import decided, read_options
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.schema.slurm import GpuRequest
 
@@ -90,14 +93,52 @@ def test_a_program_of_another_machine_is_no_mistake_where_nothing_starts() -> No
         assert read_options(LocalOptions, given, start=start) == (LocalOptions(**given), [])
 
 
+@pytest.mark.usefixtures("project")
 def test_who_decided_and_what_the_option_means() -> None:
-    _, (problem,) = read_options(LocalOptions, {"timeout_min": "2h"}, ["hydra/launcher=zerocfg_local", "++hydra.launcher.timeout_min=2h"])
-    assert problem.decided_by == "command line: ++hydra.launcher.timeout_min=2h"
-    assert problem.detail == ("Minutes until a job is stopped. Null: no limit.",)
-    _, (problem,) = read_options(LocalOptions, {"timeout_min": "2h"}, ["hydra.launcher.progress=false"])
-    assert problem.decided_by == "a config file"
-    _, (problem,) = read_options(SlurmOptions, {"environment": "HF_TOKEN=sesame"}, ["hydra.launcher.environment='HF_TOKEN=sesame'"])
+    cfg = compose(["++hydra.launcher.poll_seconds=x"], config_path="conf").cfg
+    given: Any = OmegaConf.to_container(cfg.hydra.launcher)
+    _, problems = read_options(SlurmOptions, given, cfg)
+    assert {problem.path.rpartition(".")[2]: problem.decided_by for problem in problems} == {
+        "mem_gb": "conf/hydra/launcher/mine.yaml:3",
+        "poll_seconds": "command line: ++hydra.launcher.poll_seconds=x",
+        "wait": "conf/config.yaml:6",
+    }
+    assert problems[0].detail == ("Main memory on each node, GiB; 0: all of it. At most one of the three mem_ fields.",)
+    _, (problem,) = read_options(SlurmOptions, {"environment": "HF_TOKEN=sesame"})
     assert "sesame" not in problem.render()
+
+
+@pytest.mark.usefixtures("project")
+def test_who_chose_a_group_and_what_nobody_has_set() -> None:
+    cfg = compose(["hydra.launcher.sbatch.begin=now"], config_path="conf").cfg
+    told = {
+        "hydra/launcher": "conf/config.yaml:3",
+        "hydra.launcher.sbatch.hint": "conf/config.yaml:7",
+        "hydra.launcher.sbatch.begin": "command line: hydra.launcher.sbatch.begin=now",
+        "hydra.launcher.nodes": "",
+        "train.steps": "",
+    }
+    problems = [Diagnostic(code="ZC715", message="m", path=path) for path in told]
+    assert {problem.path: problem.decided_by for problem in decided(problems, cfg)} == told
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("conf/hydra/launcher").mkdir(parents=True)
+    Path("conf/config.yaml").write_text(CONFIG)
+    Path("conf/hydra/launcher/mine.yaml").write_text("defaults: [zerocfg_slurm]\n\nmem_gb: much\n")
+
+
+CONFIG = """\
+defaults:
+  - zerocfg
+  - override hydra/launcher: mine
+hydra:
+  launcher:
+    wait: perhaps
+    sbatch: {hint: nomultithread}
+"""
 
 
 @pytest.mark.integration

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from zerocfg.cli.launcher_options import hydra_overrides, launcher_options
+from zerocfg.cli.launcher_options import launcher_options
 from zerocfg.cli.outcome import Result
 from zerocfg.compiler import examine
 from zerocfg.compose import Composed, compose
@@ -51,7 +51,7 @@ def examine_for_slurm(
         return Result(composed, None, in_order(found)), ""
     asked = composed.container.get("hardware", {}).get("accelerator") is not None
     shape, problems = placement.shape(outcome.run, str(composed.cfg.hydra.job.name), accelerator_asked=asked)
-    found += decided(problems, hydra_overrides(composed))
+    found += decided(problems, composed.cfg)
     if has_errors(found):
         return Result(composed, None, in_order(found)), ""
     start = Start(python=options.python or sys.executable, home=os.getcwd(), takes_arguments=True, preflight=options.preflight)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from zerocfg.cli import output
 from zerocfg.cli.compile import TARGETS
-from zerocfg.cli.launcher_options import hydra_overrides, launcher_options
+from zerocfg.cli.launcher_options import launcher_options
 from zerocfg.cli.outcome import examine_overrides
 from zerocfg.compose import Composed, compose
 from zerocfg.diagnostics import Diagnostic, has_errors, in_order
@@ -68,7 +68,7 @@ def start(composed: Composed, overrides: Sequence[str], words: Sequence[str], fo
     found += [*composed.diagnostics, *(d for _, several in prepared.report for d in several)]
     for job in prepared.jobs:
         found += [*check_folder(job.folder), *place.check_start(job)]
-    found = decided(found, hydra_overrides(composed))
+    found = decided(found, composed.cfg)
     if has_errors(found):
         return _refused(found)
     output.report(_once(found))

@@ -61,10 +61,4 @@ def _options_of(
     except OmegaConfBaseException as problem:
         first = str(problem).partition("\n")[0]
         return None, [Diagnostic(code="ZC715", path=PATH, message=f"{PATH} cannot be resolved: {first}", hint=f"{PATH}.FIELD=VALUE")]
-    return read_options(kind, plain, hydra_overrides(composed), start=start)
-
-
-def hydra_overrides(composed: Composed) -> list[str]:
-    """Those of hydra.*, as typed."""
-    typed: Any = OmegaConf.to_container(composed.cfg.hydra.overrides.hydra)
-    return [str(line) for line in typed]
+    return read_options(kind, plain, composed.cfg, start=start)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -15,7 +16,7 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from zerocfg.compose import hydra_api, surprises
+from zerocfg.compose import hydra_api, origins, surprises
 from zerocfg.compose.hydra_api import FAILURES, Loader
 from zerocfg.compose.nearest import nearest
 from zerocfg.compose.origins import Source, read_sources, trace_writing
@@ -25,7 +26,7 @@ from zerocfg.diagnostics import Diagnostic, Severity
 from zerocfg.provenance import Origins
 from zerocfg.schema import GROUPS
 
-__all__ = ["Composed", "compose", "compose_job", "from_hydra", "uses_groups"]
+__all__ = ["Composed", "compose", "compose_job", "from_hydra", "hydra_origins", "uses_groups"]
 
 PRIMARY = "zerocfg"
 """Name of the packaged primary config."""
@@ -100,6 +101,18 @@ def from_hydra(
         return _finish(cfg, parsed, sources, diagnostics)
     recorded = hydra_api.record(cfg, overrides)
     return _finish(cfg, recorded.overrides, read_sources(recorded.parts, packaged_main=False), diagnostics)
+
+
+def hydra_origins(cfg: DictConfig) -> Origins:
+    """Who wrote each value of hydra.* of a config that Hydra has composed. Makes its defaults list once more: for what has gone wrong."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # told when it was composed
+            recorded = hydra_api.record(cfg, _as_written(cfg))
+    except FAILURES:
+        return Origins()
+    choices: dict[str, Any] = cast("dict[str, Any]", OmegaConf.to_container(cfg.hydra.runtime.choices, resolve=False))
+    return origins.hydra_origins(recorded.parts, recorded.overrides, choices)
 
 
 def _as_written(cfg: DictConfig) -> list[str]:

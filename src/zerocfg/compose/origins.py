@@ -93,10 +93,10 @@ class Source:
 
 
 def read_sources(parts: Iterable[Part], *, packaged_main: bool) -> list[Source]:
-    """Parts that say something about an app's config; Hydra's own node is left out."""
+    """Parts that say something about an app's config; what is for Hydra's own node alone is left out."""
     found = []
     for part in parts:
-        if part.package.split(".")[0] == "hydra" or part.config_path.startswith("hydra/"):
+        if _is_hydras(part):
             continue
         file = part.file
         if file is None:
@@ -104,6 +104,17 @@ def read_sources(parts: Iterable[Part], *, packaged_main: bool) -> list[Source]:
         else:
             found.append(Source(part, short(file, packaged_main=packaged_main, provider=part.source.provider), read_marks(file)))
     return found
+
+
+def _is_hydras(part: Part) -> bool:
+    return part.package.split(".")[0] == "hydra" or part.config_path.startswith("hydra/")
+
+
+def hydra_origins(parts: Iterable[Part], overrides: Sequence[Any], choices: Mapping[str, Any]) -> Origins:
+    """Who wrote each value of hydra.*, and chose each group below hydra/, where that was a file or the command line."""
+    sources = [Source(part, short(part.file), read_marks(part.file)) for part in parts if part.file is not None]
+    written = trace_writing(sources, overrides, choices)
+    return Origins({path: Origin(source) for path, (_, source) in written.by_path.items() if path.startswith("hydra")})
 
 
 def trace_writing(sources: Sequence[Source], overrides: Sequence[Any], choices: Mapping[str, Any]) -> Written:

@@ -82,7 +82,7 @@ class Asked:
 
     def options(self, kind: type[Options], given: Mapping[str, Any]) -> tuple[Options, list[Diagnostic]]:
         """`read_options` of hydra.launcher, and who decided each."""
-        return read_options(kind, given, self.hydra_overrides)
+        return read_options(kind, given, self.config)
 
     @property
     def hydra_overrides(self) -> list[str]:
@@ -169,7 +169,7 @@ def begin(
     for found in (list(problems), in_use):
         if found:
             prepared.report.append(("", found))
-    prepared.report = [(title, decided(found, asked.hydra_overrides)) for title, found in prepared.report]
+    prepared.report = [(title, decided(found, asked.config)) for title, found in prepared.report]
     launch = Launch(asked, prepared, sealing(asked), list(prepared.jobs))
     if problem := _problem(launch, total):
         if asked.fresh_folder and asked.sweep.is_dir():

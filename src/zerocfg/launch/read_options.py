@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar, get_type_hints
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
+from zerocfg.compose import hydra_origins
 from zerocfg.compose.kinds import kind_of
 from zerocfg.compose.messages import wrong_type
 from zerocfg.compose.nearest import nearest
@@ -18,6 +19,7 @@ from zerocfg.compose.origins import shown
 from zerocfg.diagnostics import Diagnostic
 from zerocfg.launch.options import LocalOptions
 from zerocfg.launch.slurm_options import SlurmOptions
+from zerocfg.provenance import Origins
 from zerocfg.schema.describe import describe
 
 GROUP, PATH = "hydra/launcher", "hydra.launcher"
@@ -34,12 +36,12 @@ Options = TypeVar("Options", bound="LocalOptions | SlurmOptions")
 
 
 def read_options(
-    kind: type[Options], given: Mapping[str, Any], overrides: Sequence[str] = (), *, start: bool = True
+    kind: type[Options], given: Mapping[str, Any], cfg: DictConfig | None = None, *, start: bool = True
 ) -> tuple[Options, list[Diagnostic]]:
     """ZC715 for each option that does not exist or whose value it does not take; that one keeps its default, so that the rest can
     still be checked. Ranges of what SLURM itself is asked for are `lower_slurm`'s to check.
 
-    given: option -> value, interpolations resolved; names that begin with _ are Hydra's own. overrides: those of hydra.* as typed, to
+    given: option -> value, interpolations resolved; names that begin with _ are Hydra's own. cfg: that it is from, to
     tell who decided. start: False leaves out what only a start on this machine needs.
     """
     typed, problems = OmegaConf.structured(kind), []
@@ -66,15 +68,27 @@ def read_options(
         problems.append(found)
         name = found.path.rpartition(".")[2]
         setattr(options, name, getattr(kind(), name))
-    return options, [replace(found, decided_by=found.decided_by or "a config file") for found in decided(problems, overrides)]
+    return options, problems if cfg is None else decided(problems, cfg)
 
 
-def decided(problems: Iterable[Diagnostic], overrides: Sequence[str]) -> list[Diagnostic]:
-    """The problems; those of hydra's own keys with the override that set them. overrides: those of hydra.*, as typed."""
-    return [
-        replace(found, decided_by=_decided_by(found.path, overrides)) if found.path.startswith("hydra") and not found.decided_by else found
-        for found in problems
-    ]
+def decided(problems: Iterable[Diagnostic], cfg: DictConfig) -> list[Diagnostic]:
+    """The problems; those of hydra's own keys with the override, or the file and line, that set them. cfg: as Hydra composed it."""
+    found = list(problems)
+    if not any(_is_undecided(problem) for problem in found):
+        return found
+    origins = hydra_origins(cfg)
+    return [replace(problem, decided_by=_origin(problem.path, origins)) if _is_undecided(problem) else problem for problem in found]
+
+
+def _is_undecided(problem: Diagnostic) -> bool:
+    return problem.path.startswith("hydra") and not problem.decided_by
+
+
+def _origin(path: str, origins: Origins) -> str:
+    """Empty: nobody has set it."""
+    while path and path not in origins.by_path:
+        path = path.rpartition(".")[0]
+    return origins.by_path[path].source if path else ""
 
 
 def _name(kind: type) -> str:
@@ -129,8 +143,3 @@ def _range(options: LocalOptions | SlurmOptions, name: str, wanted: str) -> Diag
         detail=_meaning(type(options), name),
         hint=f"{PATH}.{name}={'null' if default is None else default}",
     )
-
-
-def _decided_by(path: str, overrides: Sequence[str]) -> str:
-    said = [line for line in overrides if f"{path}.".startswith(f"{line.partition('=')[0].lstrip('+~').strip()}.")]
-    return f"command line: {shown(said[-1])}" if said else ""
