@@ -77,12 +77,18 @@ def test_an_app_without_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert str(tmp_path) in message
 
 
-def test_one_process_of_an_app_without_groups(tmp_path: Path) -> None:
-    """It is told what its config lacks, not of overrides that nobody wrote."""
+@pytest.mark.parametrize("name", ["zerocfg", None])
+def test_one_process_of_an_app_with_groups_or_without(tmp_path: Path, name: str | None) -> None:
+    """Without, it is told what its config lacks, not of overrides that nobody wrote."""
     (tmp_path / "app.py").write_text(
-        "import hydra, zerocfg\n@hydra.main(version_base=None, config_path=None)\ndef main(cfg): zerocfg.current_run()\nmain()\n"
+        f"import hydra, zerocfg\n@hydra.main(version_base=None, config_path=None, config_name={name!r})\n"
+        "def main(cfg): print(zerocfg.current_run().world_size)\nmain()\n"
     )
-    done = subprocess.run([sys.executable, "app.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    command = [sys.executable, "app.py", "++hydra.mode=RUN"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    if name is not None:
+        assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+        return
     assert "error[ZC780] there is no current run: this app's config has none of zerocfg's groups" in done.stderr
     assert "  try: `- zerocfg` as the first entry of its defaults list\n" in done.stderr
     assert "gpus_per_node" not in done.stderr

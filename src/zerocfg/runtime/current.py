@@ -113,11 +113,11 @@ def _compile_for_one() -> CompiledRun:
 
     instance = HydraConfig.instance()
     assert isinstance(instance.cfg, DictConfig)
-    if not uses_groups(instance.cfg):
-        hint = "`- zerocfg` as the first entry of its defaults list"
-        raise ConfigProblems([replace(_nowhere("this app's config has none of zerocfg's groups"), hint=hint)])
     overrides = [*instance.cfg.hydra.overrides.task, "hardware.num_nodes=1", "hardware.gpus_per_node=1"]
     composed = compose_job(instance.cfg, overrides)
+    if len(composed.cfg) and not uses_groups(composed.cfg):
+        hint = "`- zerocfg` as the first entry of its defaults list"
+        raise ConfigProblems([replace(_nowhere("this app's config has none of zerocfg's groups"), hint=hint)])
     if not composed.container or any(d.severity == 0 for d in composed.diagnostics):
         raise ConfigProblems(composed.diagnostics)
     return compile_run(composed.container, origins=composed.origins, detect=detect, environ=os.environ, decide=decide)
