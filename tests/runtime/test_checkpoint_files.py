@@ -188,7 +188,7 @@ def test_a_path_without_a_whole_checkpoint(tmp_path: Path) -> None:
             f"{tmp_path}/b/global_step6: it has no zerocfg.json: it was not finished, or another program wrote it",
             "whole: global_step5",
         ),
-        ("empty", f"{tmp_path}/empty is a folder without checkpoints"),
+        ("empty", f"{tmp_path}/empty is a folder without checkpoints: a run saves some with checkpoint=steps, minutes or on_stop"),
         ("nowhere", f"{tmp_path}/nowhere is not a folder"),
         ("Never", f"{tmp_path}/Never is not a folder"),
     ):

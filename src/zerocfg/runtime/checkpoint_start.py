@@ -54,7 +54,8 @@ def locate(text: str, base: Path, *, key: str = "checkpoint.resume", unfit: Mapp
     if jobs:
         more = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
         reasons = [f"{len(jobs)} jobs below it have some: {', '.join(str(job) for job in jobs[:_SHOWN])}{more}"]
-    nothing = f"{path} is {'a folder without checkpoints' if path.is_dir() else 'not a folder'}"
+    without = "a folder without checkpoints: a run saves some with checkpoint=steps, minutes or on_stop"
+    nothing = f"{path} is {without if path.is_dir() else 'not a folder'}"
     raise ConfigProblems([_none(text, reasons or [nothing], key)])
 
 
