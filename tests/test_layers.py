@@ -15,7 +15,7 @@ SRC = Path(zerocfg.__file__).parent
 PLUGINS = SRC.parent.parent / "hydra_plugins"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "units", "release", "nodes", "misfit"),
+    ("errors", "units", "nodes", "misfit"),
     ("facts", "diagnostics", "provenance", "gpus", "confsource", "codes", "schema", "hf", "topology", "hidden", "traced"),
     ("plan", "artifact", "resolved", "lowered", "sizes"),
     ("passes", "memory", "deepspeed"),
@@ -123,7 +123,13 @@ def parsed(path: Path) -> ast.Module:
 
 def test_every_package_has_a_layer() -> None:
     known = {name for layer in LAYERS for name in layer}
-    assert {package(path) for path in sources()} - {""} <= known
+    assert {package(path) for path in sources()} - {""} == known
+
+
+def test_the_architecture_names_every_package() -> None:
+    page = (SRC.parent.parent / "docs/explanation/architecture.md").read_text(encoding="utf-8")
+    names = {where(path).partition("/")[0] for path in sources()} - {"__init__.py", "__main__.py"}
+    assert {name for name in names if f"`{name}" not in page} == set()
 
 
 def test_imports_point_down() -> None:
