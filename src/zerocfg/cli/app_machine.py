@@ -75,7 +75,7 @@ def _comm(
     ] = None,
     out: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option("--out", metavar="FILE", help="Curve that the planner reads. Default: in your cache folder."),
+        typer.Option("--out", metavar="FILE", help="Where the curve is written. Default: in your cache folder."),
     ] = None,
     target: Annotated[
         Optional[str],  # noqa: UP045

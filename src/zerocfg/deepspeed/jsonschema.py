@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zerocfg.deepspeed.keys import Key, all_keys, children, release
+from zerocfg.deepspeed.keys import Key, children, release
 
 _TYPES = {
     "bool": "boolean",
@@ -83,8 +83,3 @@ def _leaf(key: Key) -> dict[str, Any]:
         if getattr(key, limit) is not None:
             schema[name] = getattr(key, limit)
     return schema
-
-
-def known_paths() -> list[str]:
-    """Every documented path, for completion."""
-    return [key.path for key in all_keys() if key.status != "removed"]

@@ -68,10 +68,6 @@ class SlurmJob:
     """The last state, once it has ended."""
 
     @property
-    def array_id(self) -> str:
-        return self.slurm_id.partition("_")[0]
-
-    @property
     def batch_log(self) -> str:
         """File name in the sweep's folder for SLURM: what setup, srun and SLURM itself said."""
         return f"{self.slurm_id}.log"

@@ -65,11 +65,6 @@ class Positions(Enum):
     rotary = "rotary"
 
 
-class WarmupType(Enum):
-    log = "log"
-    linear = "linear"
-
-
 class NumaBinding(Enum):
     """torchrun --numa-binding; `none` leaves the option out."""
 
