@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from zerocfg.deepspeed.importer.text import override
 from zerocfg.profile.failure import CannotTrace
 from zerocfg.profile.script import trace_script
 
@@ -170,3 +173,26 @@ def test_a_file_that_is_no_profile(cli: Any, tmp_path: Path, content: str | None
         status, _, err = cli(command, *TINY, f"model.profile={file}")
         assert (status, "error[ZC175] model.profile=" in err, said in err) == (1, True, True), err
         assert "try: zerocfg profile train.py --out" in err
+
+
+def test_a_model_of_other_inputs_is_told_in_words(process: Any, own: Path) -> None:
+    """Hydra would print the traceback of what it catches, and torch logs it."""
+    done = process("profile", str(own), "model=gpt_tiny", "hardware=a100x4", cwd=own.parent)
+    assert done.returncode == 1
+    first, second = done.stderr.splitlines()
+    assert first.startswith(
+        f"{own} cannot be traced: a forward and backward pass on tensors without data failed at own_script.py:16: RuntimeError"
+    )
+    assert second == "  it was given token ids of gpt_tiny: --input module:function gives what it takes"
+
+
+def test_a_profile_of_any_name_can_be_pasted(cli: Any, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = "it's a $1.json"
+    _, _, err = cli("check", "hardware=a100x4", override("model.profile", name))
+    (hint,) = re.findall(r"try: (zerocfg profile .*), or module", err)
+    assert shlex.split(hint)[-1] == name
+    alone = ("model=none", "hardware=a100x4")
+    _, _, err = cli("profile", str(own), *alone, "--input", "own_script:batch", "--out", name)
+    (word,) = re.findall("give (.*) to zerocfg plan", err)
+    assert cli("check", *alone, *shlex.split(word))[0] == 0

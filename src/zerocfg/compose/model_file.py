@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,10 @@ def apply_hf_config(container: dict[str, Any], written: Written) -> list[Diagnos
 def read_model_profile(container: dict[str, Any]) -> list[Diagnostic]:
     """Put the trace that model.profile names into the container, for schema.load. Code: ZC175 the file cannot be read or is none."""
     asked = str(container["model"]["profile"])
-    where, how = f"model.profile={asked}", f"zerocfg profile train.py --out {asked}, or module:function of what builds the model"
+    where, how = (
+        f"model.profile={asked}",
+        f"zerocfg profile train.py --out {shlex.quote(asked)}, or module:function of what builds the model",
+    )
     try:
         container[PROFILE] = read_profile(json.loads(Path(asked).expanduser().read_text(encoding="utf-8")))
     except OSError as error:

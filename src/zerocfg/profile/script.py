@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from zerocfg.compiler import open_fields, resolve
 from zerocfg.diagnostics import ConfigProblems, has_errors
 from zerocfg.emit import StoredRun
+from zerocfg.errors import ZerocfgError
 from zerocfg.plan import Plan
 from zerocfg.profile.failure import CannotTrace
 from zerocfg.profile.trace import Inputs, causal_lm_inputs, trace_model
@@ -21,11 +22,11 @@ from zerocfg.schema.load import load
 from zerocfg.traced import ActivationTrace
 
 
-class _Traced(BaseException):
-    """Ends the script, past its own handlers of errors and Hydra's."""
+class _Ended(BaseException):
+    """Ends the script, past its own handlers of errors and Hydra's, which would print a traceback."""
 
-    def __init__(self, trace: ActivationTrace) -> None:
-        self.trace = trace
+    def __init__(self, found: ActivationTrace | ZerocfgError) -> None:
+        self.found = found
 
 
 class _TracingRun(Run):
@@ -48,9 +49,13 @@ class _TracingRun(Run):
         model, inputs = self.plan.model, self._inputs
         if inputs is None:
             if model is None:
-                raise CannotTrace("model=none says nothing of its inputs: --input LENGTHxVOCABULARY or module:function")
+                raise _Ended(CannotTrace("model=none says nothing of its inputs: --input LENGTHxVOCABULARY or module:function"))
             inputs = causal_lm_inputs(model.sequence_length, model.vocab_size)
-        raise _Traced(trace_model(lambda: function(*args, **kwargs), inputs, dtype=self.plan.precision.dtype))
+        try:
+            raise _Ended(trace_model(lambda: function(*args, **kwargs), inputs, dtype=self.plan.precision.dtype))
+        except CannotTrace as why:
+            given = f"it was given token ids of {model.name}: --input module:function gives what it takes"
+            raise _Ended(why if model is None or self._inputs is not None else CannotTrace(f"{why}\n  {given}")) from why
 
 
 def trace_script(script: Path, overrides: Sequence[str], inputs: Inputs | None = None) -> ActivationTrace:
@@ -72,14 +77,23 @@ def trace_script(script: Path, overrides: Sequence[str], inputs: Inputs | None =
         sys.argv = [str(script), *overrides, *quiet]
         sys.path.insert(0, os.fspath(script.resolve().parent))
         current._current.clear()
-        current._of_hydra_job = lambda: _TracingRun(_plan(), Path(folder), inputs)
+        current._of_hydra_job = lambda: _tracing_run(Path(folder), inputs)
         try:
             runpy.run_path(str(script), run_name="__main__")
-        except _Traced as done:
-            return done.trace
+        except _Ended as done:
+            if isinstance(done.found, ZerocfgError):
+                raise done.found from None
+            return done.found
         finally:
             sys.argv, sys.path[:], current._of_hydra_job, current._current[:] = before
     raise CannotTrace(f"{script} ended without calling run.build: name what builds its model, module:function")
+
+
+def _tracing_run(folder: Path, inputs: Inputs | None) -> Run:
+    try:
+        return _TracingRun(_plan(), folder, inputs)
+    except ConfigProblems as problems:
+        raise _Ended(problems) from None
 
 
 def _plan() -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,17 @@ Inputs = Callable[[int], Any]
 
 _SAMPLES = (8, 16)
 """Bytes a sample are the slope between these; enough samples that gradients of weights do not hide activations."""
+
+
+@contextmanager
+def _without_torchs_log() -> Iterator[None]:
+    """Of an operation that fails torch logs the traceback, too."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def causal_lm_inputs(sequence_length: int, vocab_size: int) -> Inputs:
@@ -43,7 +55,7 @@ def trace_model(build: Callable[[], Any], inputs: Inputs, *, dtype: str, tokens:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     before = torch.get_default_dtype()
-    with FakeTensorMode():
+    with FakeTensorMode(), _without_torchs_log():
         torch.set_default_dtype({"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[dtype])
         try:
             with told_as("building the model"):
