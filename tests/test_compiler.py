@@ -35,24 +35,11 @@ def test_all_problems_come_in_one_report() -> None:
     composed = compose([*wanted.split(), "batch.global_batch_size=102", "batch.micro_batch_size=4"])
     outcome = examine(composed.container, origins=composed.origins)
     assert outcome.run is None
-    assert (
-        render_report(outcome.diagnostics)
-        == """\
-error[ZC201] batch.global_batch_size=102 cannot be reached on 4 ranks
-  102 = micro_batch (4) x gradient_accumulation (?) x data_parallel (4) has no whole solution: 102 / 16 = 6.375
-  data_parallel = world 4 / (tensor 1 x sequence 1)
-  decided by: command line: batch.global_batch_size=102
-  try: batch.global_batch_size=96 or 112
-error[ZC302] offload.param=cpu has no effect at stage 2: only stage 3 shards parameters
-  decided by: zerocfg/offload/all.yaml:4
-  try: parallelism=zero3, or offload=optimizer
-error[ZC401] precision.dtype=bf16 needs compute capability 8.0; V100-SXM2-32GB has 7.0
-  below 8.0 bf16 products are emulated: DeepSpeed accepts it, and it crawls
-  decided by: zerocfg/precision/bf16.yaml:3
-  try: precision=fp16
-
-3 errors"""
-    )
+    assert [(d.code, d.decided_by) for d in outcome.diagnostics] == [
+        ("ZC201", "command line: batch.global_batch_size=102"),
+        ("ZC302", "zerocfg/offload/all.yaml:4"),
+        ("ZC401", "zerocfg/precision/bf16.yaml:3"),
+    ]
 
 
 def test_compile_run_raises_the_whole_report(container: Make) -> None:

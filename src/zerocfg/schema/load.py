@@ -43,24 +43,22 @@ def load(container: Mapping[str, Any]) -> tuple[RunConfig, list[Diagnostic]]:
     problems: list[Diagnostic] = []
     parts: dict[str, Any] = {}
     for name, cls in {**GROUPS, **SECTIONS}.items():
-        given = container.get(name)
-        if given is None:
-            given = {}
-        if not isinstance(given, Mapping):
-            problems.append(_missing(name) if _is_missing(given) else _wrong(name, given, "a mapping"))
-            given = {}
-        parts[name] = _section(name, cls, given, problems)
+        parts[name] = _section(name, cls, _mapping(name, container.get(name), problems), problems)
     for name in FREE:
-        given = container.get(name)
-        if given is None:
-            given = {}
-        if not isinstance(given, Mapping):
-            problems.append(_missing(name) if _is_missing(given) else _wrong(name, given, "a mapping"))
-            given = {}
-        parts[name] = _free(name, given, problems)
+        parts[name] = _free(name, _mapping(name, container.get(name), problems), problems)
     if PROFILE in container:
         parts["profile"] = container[PROFILE]
     return RunConfig(**parts), problems
+
+
+def _mapping(name: str, given: Any, problems: list[Diagnostic]) -> Mapping[Any, Any]:
+    """Empty where nothing is given, and where it is no mapping."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        problems.append(_missing(name) if _is_missing(given) else _wrong(name, given, "a mapping"))
+        return {}
+    return given
 
 
 def _section(name: str, cls: type, given: Mapping[str, Any], problems: list[Diagnostic]) -> Any:
