@@ -54,8 +54,9 @@ class _TracingRun(Run):
         try:
             raise _Ended(trace_model(lambda: function(*args, **kwargs), inputs, dtype=self.plan.precision.dtype))
         except CannotTrace as why:
-            given = f"it was given token ids of {model.name}: --input module:function gives what it takes"
-            raise _Ended(why if model is None or self._inputs is not None else CannotTrace(f"{why}\n  {given}")) from why
+            if model is not None and self._inputs is None:
+                why = CannotTrace(f"{why}\n  it was given token ids of {model.name}: --input module:function gives what it takes")
+            raise _Ended(why) from None
 
 
 def trace_script(script: Path, overrides: Sequence[str], inputs: Inputs | None = None) -> ActivationTrace:
