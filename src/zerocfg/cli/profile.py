@@ -108,6 +108,7 @@ class WrongTarget(Exception):
 
 
 def load(target: str) -> Callable[..., Any]:
+    """The function that module:function names, from the current folder too. Raises WrongTarget."""
     module, colon, name = target.partition(":")
     if not colon or not name:
         raise WrongTarget(f"{target} is not module:function, as in train:build")

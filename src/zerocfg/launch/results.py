@@ -36,6 +36,7 @@ class RankResult:
 
 
 def succeeded(rank: int, value: object) -> RankResult:
+    """Only rank 0 hands its value back; one that cannot be pickled is lost, with `value_problem`."""
     if rank != 0:
         return RankResult(rank=rank, ok=True)
     data, problem = _pickled(value)

@@ -36,6 +36,7 @@ class HostMemory:
 
 
 def host_memory(rank: Rank) -> HostMemory:
+    """Bytes of main memory and of NVMe that offloading and cpu_checkpointing take; without page-locked buffers all of it is pageable."""
     found = _stage_3(rank) if rank.plan.zero.stage == 3 else _stages_1_and_2(rank)
     options, n = rank.plan.activation_checkpointing, rank.micro
     if options.enabled and options.cpu_checkpointing:

@@ -63,6 +63,7 @@ class Held:
 
 
 def held(rank: Rank) -> Held:
+    """From the model's trace, for the plan's micro batch."""
     trace, plan, n = rank.trace, rank.plan, rank.micro
     options = plan.activation_checkpointing
     if not options.enabled:

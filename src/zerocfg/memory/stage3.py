@@ -87,6 +87,7 @@ def reduce_bucket(rank: Rank) -> tuple[int, int, int]:
 
 
 def stage_3(rank: Rank) -> list[Moment]:
+    """Every moment of a run at which memory may be highest, in bytes of a GPU."""
     b, a, m, p = rank.param_width, rank.accum_width, rank.master_width, rank.shard
     bucket, copies, waiting = reduce_bucket(rank)
     whole = gathered(rank)

@@ -49,6 +49,7 @@ def fill_in(config: RunConfig, detected: Detected | None, torch: str = "", *, st
 
 
 def reason(best: Ranked, found: Search) -> str:
+    """What `zerocfg explain` says of a value that the planner has chosen."""
     memory = f"{human_bytes(best.memory.needed_bytes)} of {human_bytes(best.memory.memory_bytes)}"
     return (
         f"the fastest of {found.tried} plans: {best.tokens_per_s_per_gpu:,.0f} tokens/s a GPU predicted from the {found.rates.source},"

@@ -18,6 +18,7 @@ class Host:
 
 
 def read_host(root: Path = Path("/"), affinity: frozenset[int] | None = None) -> Host:
+    """Within the limits of this process: CPU affinity (null: its own), cgroup quota and memory. root: where /proc and /sys are."""
     cpus = _affinity() if affinity is None else affinity
     groups = _cgroups(root)
     cores = len({_siblings(root, cpu) for cpu in cpus}) or 1

@@ -21,6 +21,7 @@ MOST_RANKS = 24
 
 
 def run_page(run: RunData) -> str:
+    """The HTML of one run, whole: it loads nothing."""
     head = [tag("h1", run.name, badge(run.state)), tag("p", " · ".join(about(run)), class_="about")]
     body = [
         notes(run.notes),

@@ -58,6 +58,7 @@ def plain(value: float) -> str:
 
 
 def seconds(value: float) -> str:
+    """In the unit that suits it: 250 µs, 1.5 s, 3 min 20 s."""
     if value == 0:
         return "0 s"
     if value < 1e-3:

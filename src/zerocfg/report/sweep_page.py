@@ -17,6 +17,7 @@ MOST_CURVES, MOST_BARS, MOST_LOGS = 60, 40, 20
 
 
 def sweep_page(sweep: SweepData) -> str:
+    """The HTML of a sweep, whole: it loads nothing."""
     by_state = Counter(job.state for job in sweep.jobs)
     states = [badge(state, count) for state, count in by_state.most_common()]
     common = _common(sweep)

@@ -103,6 +103,7 @@ def backend_name(run: Run) -> str:
 
 
 def build(run: Run, make: Callable[[], T]) -> T:
+    """make(), seeded, with the plan's dtype on its device; at stage 3 under zero.Init, so that weights are sharded as they are made."""
     import deepspeed
     import torch
 
@@ -121,6 +122,10 @@ def build(run: Run, make: Callable[[], T]) -> T:
 
 
 def initialize(run: Run, model: Any, kwargs: dict[str, Any]) -> Any:
+    """deepspeed.initialize with the compiled JSON, resumed where there is a checkpoint. Returns the engine.
+
+    kwargs: for deepspeed.initialize. Raises ConfigProblems where the engine is not what the plan promised.
+    """
     import deepspeed
 
     start(run)

@@ -15,6 +15,7 @@ def host_state() -> dict[str, Any]:
 
 
 def set_host_state(state: dict[str, Any]) -> None:
+    """state: of `host_state`."""
     import numpy
     import torch
 

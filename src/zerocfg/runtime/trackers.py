@@ -63,6 +63,7 @@ class _TensorBoard:
 
 
 def tensorboard(run: Run, start: int, earlier: Mapping[str, Any]) -> Tracker | None:
+    """Writes into the job's folder; events after step `start` are purged, as those steps are done again. None without the package."""
     try:
         module = importlib.import_module("torch.utils.tensorboard")
     except ImportError as problem:

@@ -26,6 +26,7 @@ DTYPES = {
 
 
 def refuse_by_plan(draft: Draft) -> None:
+    """Refuse each key that the compiler would refuse, or that no config of ours can say, with the code and the fix."""
     _beyond_64_bits(draft)
     _degrees(draft)
     _lamb(draft)

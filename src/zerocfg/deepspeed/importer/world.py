@@ -35,6 +35,7 @@ def tiles(size: int, tensor_parallel: int, secondary: int) -> bool:
 
 
 def fits(total: int, micro: int | None, steps: int | None, ranks: int) -> bool:
+    """Whether total = micro x steps x ranks has a whole solution; None: any."""
     if ranks < 1:
         return False
     unit = (micro or 1) * (steps or 1) * ranks

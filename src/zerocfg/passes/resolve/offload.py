@@ -18,6 +18,7 @@ _DEFAULT = "DeepSpeed's default"
 
 
 def resolve_offload(config: OffloadConfig, model: ModelFacts | None, topology: TopologyPlan) -> Resolved[OffloadPlan]:
+    """Sizes of swap buffers, elements, from the largest parameter's shard; DeepSpeed's defaults without a model."""
     reasons: dict[str, Reason] = {name: asked(f"offload.{name}") for name in field_names(OffloadConfig)}
 
     def count(name: str, default: int, why: str) -> int:
@@ -61,6 +62,7 @@ def _param_buffer(model: ModelFacts | None, topology: TopologyPlan) -> tuple[int
 def resolve_activation_checkpointing(
     config: ActivationCheckpointingConfig, model: ModelFacts | None
 ) -> Resolved[ActivationCheckpointingPlan]:
+    """number_checkpoints is the number of blocks where DeepSpeed needs it: for contiguous_memory_optimization."""
     reasons: dict[str, Reason] = {name: asked(f"activation_checkpointing.{name}") for name in field_names(ActivationCheckpointingConfig)}
     number = int(config.number_checkpoints or 0)
     if config.number_checkpoints is None and config.contiguous_memory_optimization and model is not None:

@@ -11,6 +11,7 @@ _PASS = "resolve.precision"
 
 
 def resolve_precision(config: PrecisionConfig, sequence_parallel_degree: int) -> Resolved[PrecisionPlan]:
+    """Gradients are accumulated and reduced in the model's dtype unless asked otherwise; with sequence parallelism reduced in fp32."""
     dtype = config.dtype.value
     follows_model = (dtype, rule(_PASS, f"the model's dtype, {dtype}", "precision.dtype"))
     defaults = {"grad_accum_dtype": follows_model, "communication_data_type": follows_model}
