@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import RunMode
 
@@ -22,7 +24,7 @@ from zerocfg.launch.job import NodeOutcome
 from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.prepare import PreparedJob
 from zerocfg.launch.results import RankResult, failed, read_results, succeeded, write_result
-from zerocfg.launch.returns import JobFailed, job_return
+from zerocfg.launch.returns import JobFailed, job_return, same_command
 from zerocfg.runtime.checkpoint_files import commit
 from zerocfg.runtime.heartbeat import beat_file
 
@@ -191,3 +193,10 @@ def test_what_a_failed_job_would_go_on_from(made: Made, tmp_path: Path) -> None:
         assert told in str(made(outcome, *results)[0]._return_value)
     # that is to be mended first
     assert told not in str(made(NodeOutcome(1), error(1, 1.0, ZerocfgError("error[ZC771] another model")))[0]._return_value)
+
+
+@pytest.mark.parametrize("name", ["outputs/2026-01-31/09-30-00-000000", "my runs", "it's", 'a "b" $(x)', "x=1,2", "{a}"])
+def test_the_command_that_goes_on_can_be_pasted(tmp_path: Path, name: str) -> None:
+    job: Any = SimpleNamespace(config=SimpleNamespace(hydra=SimpleNamespace(sweep=SimpleNamespace(dir=name))))
+    (word,) = shlex.split(same_command(job).removeprefix("the same command with "))
+    assert OverridesParser.create().parse_override(word).value() == name

@@ -13,6 +13,7 @@ from hydra.errors import CompactHydraException
 from omegaconf import OmegaConf
 from yaml import YAMLError
 
+from zerocfg.deepspeed.importer.text import override
 from zerocfg.diagnostics import Diagnostic, Severity
 from zerocfg.errors import Preempted, ZerocfgError
 from zerocfg.hidden import hide_override
@@ -194,7 +195,12 @@ def preempted(job: PreparedJob, saved: Preempted, why: str) -> str:
 
 
 def _again(job: PreparedJob) -> str:
-    return f"go on: the same command with hydra.sweep.dir={shlex.quote(str(job.config.hydra.sweep.dir))}"
+    return f"go on: {same_command(job)}"
+
+
+def same_command(job: PreparedJob) -> str:
+    """Into the job's folder. Quoted for Hydra and again for the shell."""
+    return f"the same command with {shlex.quote(override('hydra.sweep.dir', str(job.config.hydra.sweep.dir)))}"
 
 
 def last_saved(job: PreparedJob) -> str:

@@ -22,7 +22,7 @@ from zerocfg.launch.job import NodeOutcome
 from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.prepare import PreparedJob
 from zerocfg.launch.results import read_results, saved_and_stopped
-from zerocfg.launch.returns import job_return, was_shown
+from zerocfg.launch.returns import job_return, same_command, was_shown
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_script import SLURM_DIR
 from zerocfg.launch.slurm_state import JobState, SlurmJob, exit_code, keep_jobs, query, with_end
@@ -178,8 +178,8 @@ def _remedy(job: PreparedJob, state: JobState) -> str:
         return f"\n  try: {longer}"
     if not job.run.plan.checkpoint.enabled:
         return f"\n  try: {longer}; or checkpoint=on_stop: it saves before the limit, and goes on in another start"
-    again = f"the same command with hydra.sweep.dir={shlex.quote(str(job.config.hydra.sweep.dir))}"
-    return f"\n  go on from the last checkpoint: {again}\n  try: a longer hydra.launcher.signal_delay_s: time for a step and a checkpoint"
+    again = f"\n  go on from the last checkpoint: {same_command(job)}"
+    return f"{again}\n  try: a longer hydra.launcher.signal_delay_s: time for a step and a checkpoint"
 
 
 def _status(code: str, state: JobState) -> int:
