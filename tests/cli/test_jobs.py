@@ -46,7 +46,7 @@ def expected_table(folder: Path) -> str:
     return "\n".join(
         [
             "job  state    SLURM  where or why  objective  overrides",
-            "0    done     12_0   node0         0.5        a=0",
+            "0    done     12_0   node0               0.5  a=0",
             "1    failed   12_1   node1                    a=1",
             "2    timeout  12_2   node1                    a=2",
             "job 1: failed: rank 1 of 2: ValueError: boom",
@@ -177,7 +177,7 @@ def test_a_sweep_on_this_machine(cli: Any, local: Path) -> None:
     told = [(entry["job"], entry["state"], entry["objective"], entry["slurm_id"]) for entry in json.loads(out)]
     assert (status, told) == (1, [(0, "done", 0.5, ""), (1, "failed", None, ""), (2, "stopped", None, ""), (3, "not started", None, "")])
     # a run of its own, and without a folder the newest sweep
-    assert cli("jobs", str(local / "0"))[:2] == (0, "job  state  objective  overrides\n0    done   0.5        a=0\n")
+    assert cli("jobs", str(local / "0"))[:2] == (0, "job  state  objective  overrides\n0    done         0.5  a=0\n")
     assert cli("jobs")[2] == f"{local}\n"
 
 

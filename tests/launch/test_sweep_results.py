@@ -136,7 +136,7 @@ def test_the_table_leaves_out_columns_without_a_value() -> None:
     assert results_table(rows, [("SLURM", ["12_0", "12_1"]), ("why", ["", ""])]) == "\n".join(
         [
             "job  state   SLURM  objective  tokens/s  peak memory  overrides",
-            "0    done    12_0   0.123457   12,346    1 GiB        a=1",
+            "0    done    12_0    0.123457    12,346        1 GiB  a=1",
             "10   failed  12_1                                     a='new\\nline'",
         ]
     )

@@ -126,8 +126,11 @@ def _row(entry: dict[str, str]) -> SweepRow:
     return SweepRow(**values)
 
 
+_NUMBERS = ("objective", "loss", "tokens/s", "peak memory")
+
+
 def results_table(rows: Sequence[SweepRow], extra: Sequence[tuple[str, Sequence[str]]] = ()) -> str:
-    """The rows as aligned text; columns without any value are left out. extra: further columns after the state."""
+    """The rows as aligned text, numbers to the right; columns without any value are left out. extra: further columns after the state."""
     columns: list[tuple[str, Sequence[str]]] = [
         ("job", [str(row.job) for row in rows]),
         ("state", [row.state for row in rows]),
@@ -141,7 +144,10 @@ def results_table(rows: Sequence[SweepRow], extra: Sequence[tuple[str, Sequence[
     shown = [(name, values) for name, values in columns if any(values)]
     widths = [max(len(name), *(len(v) for v in values)) for name, values in shown]
     lines = [[name for name, _ in shown], *([values[i] for _, values in shown] for i in range(len(rows)))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
+    sides = [">" if name in _NUMBERS else "<" for name, _ in shown]
+    return "\n".join(
+        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(line, sides, widths, strict=True)).rstrip() for line in lines
+    )
 
 
 def _short(value: float | None) -> str:
