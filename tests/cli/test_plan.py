@@ -23,6 +23,12 @@ def test_json(cli: Any) -> None:
     assert (status, json.loads(out)) == (0, [])
 
 
+def test_a_short_step_is_not_zero_seconds(cli: Any) -> None:
+    _, out, _ = cli("plan", "model=gpt_tiny", "hardware=a100x4", "--top", "1")
+    assert re.search(r"%\s+[\d.]+ ms  ", out) is not None
+    assert re.search(r"0\.00 s|\de-\d", out) is None
+
+
 def test_the_table(cli: Any) -> None:
     status, out, err = cli("plan", "model=llama2_7b", "hardware=a100x4", "--top", "2")
     assert (status, err) == (0, "")

@@ -23,6 +23,7 @@ from zerocfg.planner.rule import rule_of_size
 from zerocfg.planner.space import NONE, Axes, changed
 from zerocfg.probe.calibration import stored_calibration
 from zerocfg.probe.installed import installed
+from zerocfg.report.scales import seconds
 from zerocfg.schema import RunConfig
 from zerocfg.schema.load import load
 from zerocfg.traced import total
@@ -142,15 +143,15 @@ def report(result: Search, config: RunConfig, top: int) -> Iterator[str]:
         host = human_bytes(found.memory.host_bytes_per_node) if found.memory.host_bytes_per_node else "-"
         mfu = f"{found.mfu:.0%}" if found.mfu else "-"
         yield (
-            f"{number:>3}.{found.tokens_per_s_per_gpu:>13,.0f}{mfu:>6} {found.cost.seconds:>8,.2f} s"
+            f"{number:>3}.{found.tokens_per_s_per_gpu:>13,.0f}{mfu:>6}{seconds(found.cost.seconds):>11}"
             f"{human_bytes(found.memory.peak_allocated_bytes):>11}{host:>11}  {words[found.limiting]}"
         )
         yield f"      {' '.join(found.overrides)}"
     yield ""
     yield (
-        f"1. takes {best.cost.seconds:.3g} s a step: "
-        + ", ".join(f"{label} {seconds:.3g} s" for name, label in words.items() if (seconds := float(getattr(best.cost, name))) > 0)
-        + (f" ({best.cost.recompute:.3g} s of compute is recomputation)" if best.cost.recompute else "")
+        f"1. takes {seconds(best.cost.seconds)} a step: "
+        + ", ".join(f"{label} {seconds(taken)}" for name, label in words.items() if (taken := float(getattr(best.cost, name))) > 0)
+        + (f" ({seconds(best.cost.recompute)} of compute is recomputation)" if best.cost.recompute else "")
     )
     if reason := why_first(result.ranked):
         yield f"   {reason}"
