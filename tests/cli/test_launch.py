@@ -95,9 +95,9 @@ def test_all_problems_of_the_config_and_the_line_come_at_once(cli: Any, script: 
 
 @pytest.mark.parametrize("option", ["--deepspeed", "--deepspeed_config"])
 def test_another_json_is_refused(cli: Any, script: Path, option: str) -> None:
-    status, _, err = cli("launch", *RUN, "--", "train.py", option, "ds.json")
+    status, _, err = cli("launch", *RUN, "--", "train.py", option, "my ds.json")
     assert (status, codes(err)) == (1, ["ZC753"])
-    assert f"  try: {option} {{ds_config}}; `zerocfg import ds.json` turns the file into overrides\n" in err
+    assert f"  try: {option} {{ds_config}}; `zerocfg import 'my ds.json'` turns the file into overrides\n" in err
 
 
 def test_a_script_that_nothing_tells_of_the_json_is_noted(cli: Any, script: Path) -> None:

@@ -176,8 +176,10 @@ def test_a_file_that_is_no_profile(cli: Any, tmp_path: Path, content: str | None
 
 
 def test_a_model_of_other_inputs_is_told_in_words(process: Any, own: Path) -> None:
-    """Hydra would print the traceback of what it catches, and torch logs it."""
-    done = process("profile", str(own), "model=gpt_tiny", "hardware=a100x4", cwd=own.parent)
+    """Hydra would print the traceback of what it catches, and torch logs it. The folder for temporary files may have any name."""
+    temporary = own.parent / "it's a"
+    temporary.mkdir()
+    done = process("profile", str(own), "model=gpt_tiny", "hardware=a100x4", cwd=own.parent, TMPDIR=str(temporary))
     assert done.returncode == 1
     first, second = done.stderr.splitlines()
     assert first.startswith(

@@ -113,10 +113,11 @@ def test_an_unpicklable_global_is_named(app: Path) -> None:
 
 
 def test_hydras_word_for_a_single_runs_folder(app: Path) -> None:
-    done = run(app, "hydra.run.dir=mine")
+    done = run(app, "hydra.run.dir='a mine'")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "error[ZC716] hydra.run.dir=mine has no effect: zerocfg's launchers put a job into hydra.sweep.dir=out dir\n" in done.stderr
-    assert not (app / "mine").exists()
+    assert "error[ZC716] hydra.run.dir=a mine has no effect: zerocfg's launchers put a job into hydra.sweep.dir=out dir\n" in done.stderr
+    assert """  try: 'hydra.sweep.dir="a mine"'; or dir""" in done.stderr
+    assert not (app / "a mine").exists()
     assert not (app / "out dir").exists()
     config = (app / "config.yaml").read_text()
     (app / "config.yaml").write_text(config.replace("dir: out dir", "dir: '${hydra.run.dir}'"))

@@ -7,14 +7,13 @@ import importlib
 import json
 import os
 import re
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from zerocfg.cli import output
-from zerocfg.deepspeed.importer.text import override
+from zerocfg.deepspeed.importer.text import pasted
 from zerocfg.diagnostics import ConfigProblems
 from zerocfg.errors import ZerocfgError
 from zerocfg.profile.failure import CannotTrace
@@ -76,8 +75,7 @@ def profile_command(
         except OSError as problem:
             output.say(f"--out {out}: {problem.strerror or problem}")
             return 1
-        give = shlex.quote(override("model.profile", out))
-        output.say(f"written to {out}: give {give} to zerocfg plan, memory, check and to the script itself")
+        output.say(f"written to {out}: give {pasted('model.profile', out)} to zerocfg plan, memory, check and to the script itself")
     return 0
 
 

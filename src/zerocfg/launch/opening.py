@@ -16,6 +16,7 @@ from hydra.errors import CompactHydraException
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
+from zerocfg.deepspeed.importer.text import pasted
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.errors import ZerocfgError
 from zerocfg.facts import Detected
@@ -194,7 +195,7 @@ def _check_run_dir(asked: Asked) -> Iterator[Diagnostic]:
         code="ZC716",
         path="hydra.run.dir",
         message=f"hydra.run.dir={hydra.run.dir} has no effect: zerocfg's launchers put a job into hydra.sweep.dir={hydra.sweep.dir}",
-        hint=f"hydra.sweep.dir={hydra.run.dir}; or dir: ${{hydra.run.dir}} for hydra.sweep in the app's config",
+        hint=f"{pasted('hydra.sweep.dir', str(hydra.run.dir))}; or dir: ${{hydra.run.dir}} for hydra.sweep in the app's config",
     )
 
 

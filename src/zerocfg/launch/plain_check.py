@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def check_json_reaches(words: Sequence[str]) -> Iterator[Diagnostic]:
                 code="ZC753",
                 path=name,
                 message=f"{name} {value} is not the JSON that was compiled: batch, ZeRO stage and precision would be that file's",
-                hint=f"{name} {PLACEHOLDER}; `zerocfg import {value}` turns the file into overrides",
+                hint=f"{name} {PLACEHOLDER}; `zerocfg import {shlex.quote(value)}` turns the file into overrides",
             )
             return
     if any(PLACEHOLDER in word for word in words) or words[0] == "-m" or _mentions(Path(words[0])):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from zerocfg.compiler import open_fields, resolve
+from zerocfg.deepspeed.importer.text import override
 from zerocfg.diagnostics import ConfigProblems, has_errors
 from zerocfg.emit import StoredRun
 from zerocfg.errors import ZerocfgError
@@ -70,7 +71,7 @@ def trace_script(script: Path, overrides: Sequence[str], inputs: Inputs | None =
     with tempfile.TemporaryDirectory(prefix="zerocfg-profile-") as folder:
         quiet = [
             "hydra.mode=RUN",
-            f"hydra.run.dir={folder}",
+            override("hydra.run.dir", folder),
             "hydra.output_subdir=null",
             "hydra/job_logging=none",
             "hydra/hydra_logging=none",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,6 +23,11 @@ _INTERPOLATION = re.compile(r"(\\*)\$\{")
 def override(path: str, value: Any) -> str:
     """KEY=VALUE."""
     return f"{path}={hydra_text(value)}"
+
+
+def pasted(path: str, value: Any) -> str:
+    """KEY=VALUE, quoted for the shell, too."""
+    return shlex.quote(override(path, value))
 
 
 def kept_leaves(kept: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
