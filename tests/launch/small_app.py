@@ -10,7 +10,7 @@ from pathlib import Path
 from zerocfg.launch.paths import JOB_TOKEN
 
 APP = """
-import dataclasses, inspect, logging, os, pickle, sys, time
+import dataclasses, inspect, logging, os, pickle, signal, sys, time
 import hydra
 from helper import helped
 
@@ -30,6 +30,10 @@ def main(cfg):
         sys.exit(cfg.a)
     if cfg.what == "sleep":
         print("sleeping", flush=True)
+        time.sleep(120)
+    if cfg.what == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("pid", os.getpid(), "sleeping", flush=True)
         time.sleep(120)
     if cfg.what == "kill":
         os.kill(os.getpid(), 9)

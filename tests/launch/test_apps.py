@@ -55,6 +55,17 @@ def test_a_failure_shows_the_functions_own_traceback_once(app: Path) -> None:
     assert "site-packages" not in done.stdout
 
 
+def test_what_cannot_be_written_is_told_and_the_other_jobs_run(app: Path) -> None:
+    (app / "out dir/results.csv").mkdir(parents=True)
+    (app / "out dir/0").touch()
+    done = run(app, "a=1,2")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stdout + done.stderr
+    assert f"job 0 was not started\nerror[ZC755] {app}/out dir/0 cannot be written: " in done.stdout
+    assert "job 1: done in " in done.stdout
+    assert f"results: {app}/out dir/results.csv cannot be written: Is a directory\njob  state" in done.stdout
+
+
 @pytest.mark.parametrize(("code", "status"), [(0, 0), (3, 1)])
 def test_sys_exit(app: Path, code: int, status: int) -> None:
     done = run(app, "what=exit", f"a={code}")

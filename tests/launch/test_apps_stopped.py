@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -48,6 +50,42 @@ def test_a_killed_launcher_leaves_nothing_behind(app: Path) -> None:
         time.sleep(0.05)
     assert left_behind(app) == []
     running.end()
+
+
+def test_ranks_that_outlive_their_launcher_keep_the_folder(app: Path) -> None:
+    """They may be saving: a second run in there would mix with theirs."""
+    running = Background(app, "what=stubborn")
+    running.process.kill()
+    running.process.wait()
+    done = run(app, "a=2")
+    assert done.returncode == 1
+    assert f"error[ZC706] another run is using {app}/out dir/0\n  its launcher is gone; its ranks save, or end\n" in done.stderr
+    os.kill(int(running.out.partition("pid ")[2].split()[0]), signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while left_behind(app) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    running.end()
+    assert run(app, "a=2").returncode == 0
+
+
+@pytest.mark.parametrize("what", ["what=sleep", "a=1,2 what=sleep"])
+def test_a_closed_stdout_stops_all_ranks(app: Path, what: str) -> None:
+    """`| head`: no signal says so to a launcher that waits."""
+    command = [sys.executable, "app.py", *what.split()]
+    running = subprocess.Popen(command, cwd=app, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    assert running.stderr is not None
+    while "sleeping" not in running.stdout.readline():
+        pass
+    running.stdout.close()
+    with running.stderr:
+        err = running.stderr.read()
+    assert running.wait(40) == 141
+    assert "job 0: stdout was closed, stopping all ranks\n" in err
+    assert f"job 0: stopped: {app}/out dir/0\n" in err
+    assert "Traceback" not in err
+    assert "argv []" not in err  # what the ranks say is in their logs
+    assert left_behind(app) == []
 
 
 def test_the_time_limit(app: Path) -> None:

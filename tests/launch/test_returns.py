@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import shlex
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from tests.saved import SAVED_PLAN
 from zerocfg.confsource import conf_dir
 from zerocfg.errors import ZerocfgError
 from zerocfg.launch.job import NodeOutcome
+from zerocfg.launch.local import LocalJob
 from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.prepare import PreparedJob
 from zerocfg.launch.results import RankResult, failed, read_results, succeeded, write_result
@@ -200,3 +202,25 @@ def test_the_command_that_goes_on_can_be_pasted(tmp_path: Path, name: str) -> No
     job: Any = SimpleNamespace(config=SimpleNamespace(hydra=SimpleNamespace(sweep=SimpleNamespace(dir=name))))
     (word,) = shlex.split(same_command(job).removeprefix("the same command with "))
     assert OverridesParser.create().parse_override(word).value() == name
+
+
+def test_a_folder_that_is_gone_or_full(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=4096))
+    assert str(made("submitit's words")[0]._return_value).startswith(
+        f"job 4 failed: it ended without an outcome: 4 KiB are free on the disk of its folder\n  folder: {tmp_path}\n"
+    )
+    monkeypatch.undo()
+    shutil.rmtree(tmp_path)
+    told = str(made("No such file")[0]._return_value)
+    assert told == f"job 4 failed: it ended without an outcome: its folder is gone\n  folder: {tmp_path}\n\nNo such file"
+
+
+def test_an_outcome_that_cannot_be_read() -> None:
+    """submitit looks at its folder, which may be gone."""
+
+    def exception() -> None:
+        raise FileNotFoundError(2, "No such file or directory", "/gone/submitit")
+
+    job: Any = LocalJob.__new__(LocalJob)
+    job._submitted = SimpleNamespace(exception=exception)
+    assert job._outcome() == "No such file or directory: /gone/submitit"

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.launch.follow import Follower, Tail
+from zerocfg.launch.output import write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +30,7 @@ class _Lines:
         if last and self._rest:
             lines, self._rest = [*lines, self._rest], ""
         if lines:
-            sys.stdout.write("".join(f"{self._prefix}{line}\n" for line in lines))
-            sys.stdout.flush()
+            write("".join(f"{self._prefix}{line}\n" for line in lines))
 
 
 class Board:

@@ -42,6 +42,8 @@ def claimed(folder: Path) -> Iterator[JobPaths]:
     except filelock.Timeout:
         raise ConfigProblems([_in_use(folder)]) from None
     try:
+        if _is_held(paths.job_lock):
+            raise ConfigProblems([_in_use(folder, orphan=True)])
         yield paths
     finally:
         lock.release()
@@ -49,13 +51,18 @@ def claimed(folder: Path) -> Iterator[JobPaths]:
 
 def check_free(folders: Sequence[Path]) -> Iterator[Diagnostic]:
     """ZC706 for each folder that another run holds now. Makes nothing."""
-    return (_in_use(folder) for folder in folders if in_use(folder))
+    return (_in_use(folder, orphan=not _is_held(JobPaths(folder).lock)) for folder in folders if in_use(folder))
 
 
 def in_use(folder: Path) -> bool:
-    """Whether a run on this machine holds the job's folder now; no where that cannot be told. Makes nothing."""
+    """Whether a run on this machine holds the job's folder now, or its ranks still do; no where that cannot be told. Makes nothing."""
+    paths = JobPaths(folder)
+    return _is_held(paths.lock) or _is_held(paths.job_lock)
+
+
+def _is_held(lock: Path) -> bool:
     try:
-        with JobPaths(folder).lock.open("rb") as file:
+        with lock.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -70,11 +77,12 @@ def unwritable(folder: Path, error: OSError, *, hint: str) -> Diagnostic:
     return Diagnostic(code="ZC755", path="hydra.sweep.dir", message=message, hint=hint)
 
 
-def _in_use(folder: Path) -> Diagnostic:
+def _in_use(folder: Path, *, orphan: bool = False) -> Diagnostic:
     return Diagnostic(
         code="ZC706",
         path="hydra.sweep.dir",
         message=f"another run is using {folder}",
+        detail=("its launcher is gone; its ranks save, or end",) if orphan else (),
         hint="wait for it, or another hydra.sweep.dir",
     )
 

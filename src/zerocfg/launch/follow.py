@@ -8,6 +8,7 @@ from codecs import getincrementaldecoder
 from pathlib import Path
 from types import TracebackType
 
+from zerocfg.launch.output import write
 from zerocfg.launch.paths import JobPaths
 from zerocfg.progress import StepBar
 
@@ -29,8 +30,8 @@ class Tail:
                     self._file, self._offset = here, 0
                 file.seek(self._offset)
                 data = file.read()
-        except FileNotFoundError:
-            return ""
+        except OSError:
+            return ""  # not there yet, or no longer
         self._offset += len(data)
         return self._decoder.decode(data)
 
@@ -57,8 +58,7 @@ class Follower:
         text = self._log.read()
         if self._progress is None:
             if text:
-                sys.stdout.write(text)
-                sys.stdout.flush()
+                write(text)
             return
         if text:
             self._progress.write(text)

@@ -83,7 +83,7 @@ class LocalJob:
                 launcher=ProcessId.own(),
                 shutdown_seconds=self.shutdown_seconds,
                 timeout_seconds=math.inf if options.timeout_min is None else 60 * options.timeout_min,
-                locks=tuple(map(str, lease.inherited)),
+                locks=(*map(str, lease.inherited), str(self.paths.job_lock)),
                 stop_signal=_stop_signal(job),
             )
             self._submitted = submit_local(node, self.paths, python=python, environment=self._hidden_environment())
@@ -114,7 +114,10 @@ class LocalJob:
         return ret
 
     def _outcome(self) -> NodeOutcome | str:
-        problem = self._submitted.exception()
+        try:
+            problem = self._submitted.exception()
+        except OSError as error:
+            return f"{error.strerror or error}: {error.filename}"
         if problem is not None:
             return str(problem)
         outcome = self._submitted.result()

@@ -21,7 +21,7 @@ from zerocfg.diagnostics import ConfigProblems, Diagnostic
 from zerocfg.errors import ZerocfgError
 from zerocfg.facts import Detected
 from zerocfg.hidden import hide_override
-from zerocfg.launch.folders import check_free, remove_unused
+from zerocfg.launch.folders import check_free, remove_unused, unwritable
 from zerocfg.launch.hidden_yaml import hide_multirun
 from zerocfg.launch.hydra_state import hydra_config
 from zerocfg.launch.options import LocalOptions, OnInfeasible
@@ -31,7 +31,7 @@ from zerocfg.launch.read_options import Options, decided, read_options
 from zerocfg.launch.returns import JobFailed, earlier_return
 from zerocfg.launch.slurm_options import SlurmOptions
 from zerocfg.launch.slurm_state import check_active
-from zerocfg.launch.sweep_results import SweepRow, read_rows, results_table, sweep_row, write_results
+from zerocfg.launch.sweep_results import RESULTS, SweepRow, read_rows, results_table, sweep_row, write_results
 from zerocfg.units import counted
 
 log = logging.getLogger("zerocfg.launch")
@@ -259,6 +259,9 @@ def write_table(sweep: Path, prepared: Prepared, returns: Mapping[int, JobReturn
         words = map(hide_override, filter_overrides(list(point.overrides)))
         rows[point.number] = SweepRow(job=point.number, state="infeasible", overrides=" ".join(words))
     ordered = [rows[number] for number in sorted(rows)]
-    path = write_results(sweep, ordered)
+    try:
+        where = str(write_results(sweep, ordered))
+    except OSError as error:  # the folder is gone, or its disk is full: the table is still worth showing
+        where = unwritable(sweep / RESULTS, error, hint="").message
     if show:
-        log.info("results: %s\n%s", path, results_table(ordered))
+        log.info("results: %s\n%s", where, results_table(ordered))

@@ -65,7 +65,13 @@ class JobPaths:
 
     @property
     def lock(self) -> Path:
+        """Of the launcher."""
         return self.inner / "lock"
+
+    @property
+    def job_lock(self) -> Path:
+        """Of the job's own process: it may outlive a launcher that was killed, to save."""
+        return self.inner / "job.lock"
 
     @property
     def starter_log(self) -> Path:

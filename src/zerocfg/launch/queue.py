@@ -18,8 +18,10 @@ from hydra.core.utils import JobReturn, JobStatus, filter_overrides
 from zerocfg.diagnostics import ConfigProblems
 from zerocfg.errors import PREEMPTED_STATUS, Preempted
 from zerocfg.launch.board import Board
+from zerocfg.launch.folders import unwritable
 from zerocfg.launch.local import PROGRAM, LocalJob
 from zerocfg.launch.options import LocalOptions
+from zerocfg.launch.output import CLOSED_STATUS, OutputClosed, check_output
 from zerocfg.launch.pool import Lease, Pool, needed
 from zerocfg.launch.prepare import PreparedJob
 from zerocfg.launch.results import read_results, saved_and_stopped
@@ -83,22 +85,25 @@ class LocalQueue:
         """By job number."""
 
     def run(self) -> None:
-        """Until the last job has ended. Raises SystemExit after Ctrl-C (130) or SIGTERM, with nothing left running.
+        """Until the last job has ended. Raises SystemExit after Ctrl-C (130), SIGTERM or when stdout was closed, with nothing left running.
 
-        The status after SIGTERM, SIGHUP or SIGUSR2 is 85 when every job that ran has saved: the same command goes on; else 143.
+        The status after SIGTERM, SIGHUP, SIGUSR2 or a closed stdout is 85 when every job that ran has saved: the same command goes on;
+        else 143, or 141.
         """
         with stoppable(), self._board:
             try:
                 while self._waiting or self._running:
+                    check_output()
                     self._start_what_fits()
                     self._take_in_what_ended()
                     self._board.update(self._running, len(self._waiting))
                     if self._waiting or self._running:
                         time.sleep(self._options.poll_seconds)
-            except (KeyboardInterrupt, Terminated) as stop:
+            except (KeyboardInterrupt, Terminated, OutputClosed) as stop:
                 how = "Ctrl-C" if isinstance(stop, KeyboardInterrupt) else str(stop)
                 saved = self._stop_all(how)
-                raise SystemExit(130 if how == "Ctrl-C" else PREEMPTED_STATUS if saved else 143) from None
+                status = CLOSED_STATUS if isinstance(stop, OutputClosed) else 143
+                raise SystemExit(130 if how == "Ctrl-C" else PREEMPTED_STATUS if saved else status) from None
             finally:
                 for pool in self._pools.values():
                     pool.give_up()
@@ -116,9 +121,13 @@ class LocalQueue:
             job, lease = found
             try:
                 started = LocalJob(job, self._seal(job), self._options, lease, self._program)
-            except ConfigProblems as problems:  # taken by another run since it was checked
+            except (ConfigProblems, OSError) as problem:  # taken by another run since it was checked, or its disk is full
                 lease.close()
-                self.returns[job.number] = failed_return(job, problems)
+                if isinstance(problem, OSError):
+                    problem = ConfigProblems([unwritable(job.folder, problem, hint="a hydra.sweep.dir that can be written")])
+                self.returns[job.number] = failed_return(job, problem)
+                if self._many:  # of a single job Hydra says it
+                    log.info("%s", self.returns[job.number]._return_value)
                 continue
             self._running.append(started)
             devices = ",".join(d.entry for d in lease.devices) if job.run is not None and job.run.resources.gpus_per_node else ""

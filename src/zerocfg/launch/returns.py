@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.prepare import PreparedJob
 from zerocfg.launch.results import RankResult, read_results, saved_and_stopped
 from zerocfg.runtime.checkpoint_files import folder, survey
+from zerocfg.units import human_bytes
+
+_LITTLE_BYTES = 2**20
 
 
 class JobFailed(ZerocfgError, CompactHydraException):  # type: ignore[misc]
@@ -151,11 +155,20 @@ def _failure(
     if stopped:
         return JobFailed(f"job {job.number} was stopped: {stopped}\n  folder: {paths.root}{last_saved(job)}")
     if not isinstance(outcome, NodeOutcome):
-        return JobFailed(f"{title}: it ended without an outcome\n  folder: {paths.root}", outcome)
+        return JobFailed(f"{title}: it ended without an outcome{_lost(paths.root)}\n  folder: {paths.root}", outcome)
     names = ", ".join(map(str, silent))
     how = f"ended by signal {-outcome.returncode}" if outcome.returncode < 0 else f"exit status {outcome.returncode}"
     summary = f"{title}: {how}; no word from rank {names}: killed (out of memory?), or it never started\n  log: {paths.starter_log}"
     return JobFailed(summary, _tail(paths.starter_log))
+
+
+def _lost(folder: Path) -> str:
+    """Where an outcome may be, for the end of a sentence."""
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        return ": its folder is gone"
+    return f": {human_bytes(free)} are free on the disk of its folder" if free < _LITTLE_BYTES else ""
 
 
 def _echoed(

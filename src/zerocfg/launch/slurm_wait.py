@@ -19,6 +19,7 @@ from zerocfg.diagnostics import render_report
 from zerocfg.errors import PREEMPTED_STATUS
 from zerocfg.launch.follow import Follower
 from zerocfg.launch.job import NodeOutcome
+from zerocfg.launch.output import CLOSED_STATUS, OutputClosed, check_output
 from zerocfg.launch.paths import JobPaths
 from zerocfg.launch.prepare import PreparedJob
 from zerocfg.launch.results import read_results, saved_and_stopped
@@ -39,7 +40,8 @@ _LAST_LINES = 15
 def wait_for(
     jobs: Sequence[PreparedJob], submitted: Mapping[int, SlurmJob], sweep: Path, options: SlurmOptions, states: dict[int, str]
 ) -> dict[int, JobReturn]:
-    """A JobReturn for each job, by number. Ctrl-C ends the wait and leaves the jobs to SLURM: SystemExit(130).
+    """A JobReturn for each job, by number. Ctrl-C ends the wait and leaves the jobs to SLURM: SystemExit(130); 141 when stdout was
+    closed.
 
     states: SLURM's word for each job, kept up to date.
     """
@@ -52,6 +54,7 @@ def wait_for(
             follower = stack.enter_context(Follower(JobPaths(jobs[0].folder), total_steps=total, bar=options.progress))
         try:
             while len(returns) < len(jobs):
+                check_output()
                 watch.poll()
                 states.update({job.number: watch.states[submitted[job.number].slurm_id].state for job in jobs if job.number not in returns})
                 if follower is not None:
@@ -67,17 +70,18 @@ def wait_for(
                         keep_jobs(sweep, [replace(record, last=state)])
                 if len(returns) < len(jobs):
                     time.sleep(options.poll_seconds)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, OutputClosed) as stop:
             left = [submitted[job.number].slurm_id for job in jobs if job.number not in returns]
             log.info(
-                "Ctrl-C: %s under SLURM; `zerocfg jobs %s` shows what becomes of %s, `scancel %s` ends %s",
+                "%s: %s under SLURM; `zerocfg jobs %s` shows what becomes of %s, `scancel %s` ends %s",
+                stop if isinstance(stop, OutputClosed) else "Ctrl-C",
                 "1 job goes on" if len(left) == 1 else f"{len(left)} jobs go on",
                 shlex.quote(str(sweep)),
                 "it" if len(left) == 1 else "them",
                 " ".join(left),
                 "it" if len(left) == 1 else "them",
             )
-            raise SystemExit(130) from None
+            raise SystemExit(CLOSED_STATUS if isinstance(stop, OutputClosed) else 130) from None
     if len(jobs) > 1:
         failed = sum(ret.status is not JobStatus.COMPLETED for ret in returns.values())
         log.info("%d of %d jobs done%s", len(jobs) - failed, len(jobs), f", {failed} failed" if failed else "")
