@@ -26,7 +26,7 @@ def test_the_table_names_each_part_and_other_micro_batches(cli: Any) -> None:
     first, second, *_ = out.splitlines()
     needed = re.search(r"needed +(.*) of (.*): ", out)
     assert needed is not None
-    assert first == f"gpt_1b3 on h200x2 fits: {needed[1].strip()} of {needed[2]} a GPU"
+    assert first == f"gpt_1b3 on h200x2 fits: it needs {needed[1].strip()} of a GPU's {needed[2]}"
     assert second == "ZeRO stage 1, bf16, micro batch 4 x 1, 2 ranks; activations: closed form"
     assert [line for line in out.splitlines() if len(line) > 80] == []
     for text in ("master weights", "optimizer states", "activations", "allocated", "needed", "backward |", "other micro batches"):
@@ -39,6 +39,7 @@ def test_the_table_names_each_part_and_other_micro_batches(cli: Any) -> None:
 
 
 def test_what_does_not_fit_is_shown_all_the_same(cli: Any) -> None:
+    assert " on h200x2 does not fit: it needs " in cli("memory", *GPT, "batch.micro_batch_size=64")[1].splitlines()[0]
     status, out, err = cli("memory", *GPT, "batch.micro_batch_size=64", "--json")
     assert status == 1
     assert json.loads(out)["fits"] is False

@@ -65,7 +65,7 @@ def report(plan: Plan, found: MemoryEstimate) -> Iterator[str]:
     unit = "GPU" if cuda else "rank"
     yield (
         f"{plan.model_name} on {plan.hardware.name or plan.hardware.gpu} {'fits' if found.fits else 'does not fit'}:"
-        f" {human_bytes(found.needed_bytes)} of {human_bytes(found.memory_bytes)} a {unit}"
+        f" it needs {human_bytes(found.needed_bytes)} of a {unit}'s {human_bytes(found.memory_bytes)}"
     )
     yield (
         f"ZeRO stage {plan.zero.stage}, {plan.precision.dtype},"
