@@ -85,7 +85,7 @@ def test_the_first_error_in_time_is_the_cause(made: Made) -> None:
 
 def test_what_was_on_the_terminal_is_not_repeated(made: Made) -> None:
     for rank, repeated in ((0, False), (1, True)):
-        ret, _ = made(NodeOutcome(1), error(rank, 1.0 - rank, ValueError("boom")), shown=True)
+        ret, _ = made(NodeOutcome(1), error(rank, 1.0 - rank, ValueError(f"boom {rank}")), shown=True)
         problem = ret._return_value
         assert ("Traceback" in str(problem)) is repeated
         assert "Traceback" in problem.traceback
@@ -224,3 +224,13 @@ def test_an_outcome_that_cannot_be_read() -> None:
     job: Any = LocalJob.__new__(LocalJob)
     job._submitted = SimpleNamespace(exception=exception)
     assert job._outcome() == "No such file or directory: /gone/submitit"
+
+
+def test_of_the_same_mistake_on_several_ranks_rank_0_tells(made: Made) -> None:
+    """Its traceback is on the terminal, and is not shown again; which of them wrote its end first says nothing."""
+    same = [error(rank, when, ValueError("no such column")) for rank, when in ((1, 1.0), (0, 2.0), (2, 3.0))]
+    ret, _ = made(OK, *same, shown=True)
+    problem = ret._return_value
+    assert isinstance(problem, JobFailed)
+    assert problem.summary.startswith("job 4 failed: rank 0 of 3: ValueError: no such column (2 more followed)\n")
+    assert problem.shown

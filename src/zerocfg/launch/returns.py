@@ -140,7 +140,9 @@ def _failure(
     if not stopped and (echo_of := _echoed(title, job, paths, results, errors, shown=shown)) is not None:
         return JobFailed(echo_of.summary + last_saved(job), echo_of.traceback, shown=echo_of.shown)
     if errors and not stopped:
-        first = (originals(errors) or errors)[0]
+        causes = originals(errors) or errors
+        # of ranks that met the same mistake the lowest: rank 0's log is on the terminal already
+        first = min((cause for cause in causes if cause.error == causes[0].error), key=lambda cause: cause.rank)
         echo = f" ({len(errors) - 1} more followed)" if len(errors) > 1 else ""
         log = paths.rank_log(first.rank)
         again = "" if first.error.startswith("error[") else last_saved(job)  # what the user has to mend comes first
