@@ -84,7 +84,7 @@ def test_a_node_with_a_small_shm_is_named_and_nothing_is_trained(slurm: SlurmClu
     lines = report.splitlines()
     assert lines[0].startswith("  SLURM job ")
     assert lines[1:3] == [
-        "    error[ZC880] node1: /dev/shm: /dev/shm has 64 MiB: NCCL and data loaders of several ranks need 1.0 GiB or more",
+        "    error[ZC880] node1: /dev/shm: /dev/shm has 64 MiB: NCCL and data loaders of several ranks need 1 GiB or more",
         "      try: sudo mount -o remount,size=16G /dev/shm; in docker --ipc=host or --shm-size=16g, as container=docker does",
     ]
     assert list((tmp_path / "out/0").glob("rank_*.log")) == []

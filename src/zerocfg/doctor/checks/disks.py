@@ -8,6 +8,7 @@ from zerocfg.doctor.finding import Finding, bad, fail, ok, warn
 from zerocfg.doctor.machine import Machine, Space
 from zerocfg.doctor.needs import Needs
 from zerocfg.plan import Plan
+from zerocfg.units import human_bytes
 
 GIB, MIB = 2**30, 2**20
 _TRIAL, _LONG_TRIAL = 16 * MIB, 256 * MIB
@@ -28,7 +29,7 @@ def output(machine: Machine, needs: Needs) -> Iterator[Finding]:
     needed = checkpoint_bytes(needs.plan) if needs.plan is not None and needs.plan.checkpoint.enabled else 0
     if space is not None and needed and space.free < 2 * needed:
         fix = "checkpoint.directory=FOLDER with more space, or checkpoint.keep_last=1"
-        yield bad(space.free < needed, "ZC860", f"{text}; one checkpoint takes {needed / GIB:.1f} GiB", fix)
+        yield bad(space.free < needed, "ZC860", f"{text}; one checkpoint takes {human_bytes(needed)}", fix)
     elif space is not None and space.free < GIB:
         yield warn("ZC860", text, "hydra.sweep.dir=FOLDER with more space")
     elif speed < _SLOW:
@@ -54,7 +55,7 @@ def nvme(machine: Machine, needs: Needs) -> Iterator[Finding]:
         return
     needed = nvme_bytes(plan)
     if space is not None and needed and space.free < needed:
-        yield fail("ZC861", f"offload.nvme_path={path} has {space.free / GIB:.0f} GiB free, the run needs {needed / GIB:.0f} GiB", fix)
+        yield fail("ZC861", f"offload.nvme_path={path} has {human_bytes(space.free)} free, the run needs {human_bytes(needed)}", fix)
         return
     speed = machine.write_speed(path, _LONG_TRIAL if needs.start else _TRIAL, direct=True)
     text = f"{path}: {_described(space)}, {speed / 1e6:.0f} MB/s past the page cache"
@@ -69,7 +70,7 @@ def nvme(machine: Machine, needs: Needs) -> Iterator[Finding]:
 
 
 def _described(space: Space | None) -> str:
-    return "size unknown" if space is None else f"{space.free / GIB:.0f} GiB free" + (f" on {space.kind}" if space.kind else "")
+    return "size unknown" if space is None else f"{human_bytes(space.free)} free" + (f" on {space.kind}" if space.kind else "")
 
 
 def checkpoint_bytes(plan: Plan) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.doctor.finding import Finding, bad, ok, warn
 from zerocfg.doctor.machine import Machine
 from zerocfg.doctor.needs import Needs
-from zerocfg.units import counted
+from zerocfg.units import counted, human_bytes
 
 GIB, MIB = 2**30, 2**20
 _SHM_NEEDED, _SHM_GOOD = 512 * MIB, GIB
@@ -23,14 +23,14 @@ def shared_memory(machine: Machine, needs: Needs) -> Iterator[Finding]:
         return
     plan = needs.plan
     uses = needs.gpus > 1 or (plan is not None and plan.train.num_workers > 0)
-    text = f"/dev/shm has {_size(space.total)}"
+    text = f"/dev/shm has {human_bytes(space.total)}"
     fix = "sudo mount -o remount,size=16G /dev/shm; in docker --ipc=host or --shm-size=16g, as container=docker does"
     if space.total < _SHM_NEEDED and not (plan is not None and not uses):
-        yield bad(uses, "ZC840", f"{text}: NCCL and data loaders of several ranks need {_size(_SHM_GOOD)} or more", fix)
+        yield bad(uses, "ZC840", f"{text}: NCCL and data loaders of several ranks need {human_bytes(_SHM_GOOD)} or more", fix)
     elif space.total < _SHM_GOOD and (uses or plan is None):
         yield warn("ZC840", f"{text}: NCCL and data loaders may need more", fix)
     elif space.free < 64 * MIB and uses:
-        yield warn("ZC840", f"{text}, and {_size(space.free)} of it free", "ls -l /dev/shm: ended programs leave files there")
+        yield warn("ZC840", f"{text}, and {human_bytes(space.free)} of it free", "ls -l /dev/shm: ended programs leave files there")
     else:
         yield ok(text)
 
@@ -48,16 +48,16 @@ def limits(machine: Machine, needs: Needs) -> Iterator[Finding]:
         low = True
         what = "offload to NVMe" if needs.nvme else "RDMA"
         fix = "ulimit -l unlimited (limits.conf, systemd's LimitMEMLOCK for slurmd; docker run --ulimit memlock=-1)"
-        yield bad(pins, "ZC841", f"{_size(locked)} of locked memory at most: {what} locks buffers in memory", fix)
+        yield bad(pins, "ZC841", f"{human_bytes(locked)} of locked memory at most: {what} locks buffers in memory", fix)
     if not low:
-        shown = "unlimited" if locked < 0 else _size(locked)
+        shown = "unlimited" if locked < 0 else human_bytes(locked)
         yield ok(f"{'unlimited' if files < 0 else files} open files, {shown} locked memory")
 
 
 def host(machine: Machine, needs: Needs) -> Iterator[Finding]:
     """ZC843."""
     found, plan = machine.detected(), needs.plan
-    text = f"{counted(found.cpus, 'core')}, {_size(found.host_memory_bytes)}, {counted(found.numa_nodes, 'NUMA node')}"
+    text = f"{counted(found.cpus, 'core')}, {human_bytes(found.host_memory_bytes)}, {counted(found.numa_nodes, 'NUMA node')}"
     if plan is None or plan.detected or needs.slurm:
         yield ok(text)
         return
@@ -71,7 +71,7 @@ def host(machine: Machine, needs: Needs) -> Iterator[Finding]:
     if found.host_memory_bytes < 0.9 * hardware.host_memory_bytes:
         less = True
         fix = f"hardware.host_memory_bytes={found.host_memory_bytes}"
-        text = f"{_size(found.host_memory_bytes)} here, hardware.host_memory_bytes={hardware.host_memory_bytes}"
+        text = f"{human_bytes(found.host_memory_bytes)} here, hardware.host_memory_bytes={hardware.host_memory_bytes}"
         yield bad(needs.offloads, "ZC843", text, fix)
     if not less:
         yield ok(text)
@@ -93,9 +93,3 @@ def numa(machine: Machine, needs: Needs) -> Iterator[Finding]:
         yield warn("ZC842", text, "torchrun.numa_binding=none")
     else:
         yield ok(f"torchrun --numa-binding={binding}")
-
-
-def _size(count: int) -> str:
-    if count >= GIB:
-        return f"{count / GIB:.0f} GiB" if count >= 10 * GIB else f"{count / GIB:.1f} GiB"
-    return f"{count / MIB:.0f} MiB" if count >= MIB else f"{count / 1024:.0f} KiB"
