@@ -231,6 +231,17 @@ def test_hydras_own_values_resolve_as_in_the_first_job(project: Any) -> None:
     assert composed.container["env"] == {"OUT": str(project.folder / "out" / "0"), "APP": "train"}
 
 
+@pytest.mark.parametrize(
+    ("override", "hint"),
+    [("+experiment=smal", "+experiment=small"), ("+experiment=zzz", "+experiment=OPTION"), ("+model=gpt_tinny", "model=gpt_tiny")],
+)
+def test_an_option_that_is_added_is_told_with_its_plus(project: Any, override: str, hint: str) -> None:
+    """A group of the project's own that no defaults list names is added; zerocfg's are in the list."""
+    project.write("experiment/small.yaml", "# @package _global_\ntrain: {steps: 7}\n")
+    assert [d.hint for d in project.compose(override).diagnostics if d.code == "ZC110"] == [hint]
+    assert not hint.endswith("small") or project.compose(hint).diagnostics == []
+
+
 def test_an_experiment_that_loses_its_override_is_told(project: Any, told: Told) -> None:
     project.write("config.yaml", "defaults:\n  - zerocfg\n  - _self_\n  - override parallelism: zero2\n")
     project.write("experiment/e.yaml", "# @package _global_\ndefaults:\n  - override /parallelism: zero1\ntrain: {steps: 7}\n")

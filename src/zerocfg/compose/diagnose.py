@@ -18,6 +18,7 @@ from zerocfg.compose.file_problems import file_problem, missing_primary
 from zerocfg.compose.hydra_api import FAILURES, Loader, parse
 from zerocfg.compose.nearest import nearest
 from zerocfg.diagnostics import Diagnostic
+from zerocfg.schema import GROUPS
 
 
 @dataclass
@@ -114,7 +115,7 @@ def _existing_option(loader: Loader, override: Any, result: Salvaged) -> Any:
     if not wrong and isinstance(value, (str, list)):
         return override
     meant = nearest(names[0].rpartition(".")[2] if names[0].endswith(".yaml") else names[0], options)
-    result.diagnostics.append(messages.unknown_option(override, wrong or names, options, meant))
+    result.diagnostics.append(messages.unknown_option(override, wrong or names, options, meant, loaded=override.key_or_group in GROUPS))
     return parse(f"{override.get_key_element()}={meant[0]}") if meant and not isinstance(value, list) else None
 
 

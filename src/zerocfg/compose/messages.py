@@ -100,15 +100,17 @@ def sweep(override: Any) -> Diagnostic:
     )
 
 
-def unknown_option(override: Any, wrong: Sequence[str], options: Sequence[str], meant: Sequence[str]) -> Diagnostic:
-    """ZC110."""
-    group = override.get_key_element().lstrip("+")
+def unknown_option(override: Any, wrong: Sequence[str], options: Sequence[str], meant: Sequence[str], *, loaded: bool) -> Diagnostic:
+    """ZC110. loaded: the defaults list names the group already, so that no + goes before it."""
+    typed = override.get_key_element()
+    group = typed.lstrip("+")
+    key = group if loaded else typed
     return Diagnostic(
         code="ZC110",
         path=group,
         message=f"{shown(override.input_line)}: {group} has no option {', '.join(wrong)}",
         detail=(f"options: {', '.join(options)}",),
-        hint=" or ".join(f"{group}={name}" for name in meant) or f"{group}=OPTION",
+        hint=" or ".join(f"{key}={name}" for name in meant) or f"{key}=OPTION",
         decided_by=command_line(override),
     )
 
