@@ -228,7 +228,7 @@ def causes(curve: CommCurve, environ: Mapping[str, str]) -> list[str]:
     else:
         found += [
             "pairs over two sockets (SYS in zerocfg topo)",
-            "peer-to-peer refused: consumer boards, IOMMU or ACS on, virtual machines",
+            "peer-to-peer refused: consumer GPUs, IOMMU or ACS on, virtual machines",
             "fewer PCIe lanes or an older generation than hardware.pcie_gbps says",
         ]
     return found

@@ -111,7 +111,7 @@ def compared(plan: Plan, found: MemoryEstimate) -> Iterator[str]:
 
 
 def bars(found: MemoryEstimate) -> Iterator[str]:
-    """The highest moment of each phase, stacked and to scale with the card (or with what does not fit it)."""
+    """The highest moment of each phase, stacked and to scale with the GPU (or with what does not fit it)."""
     full = max(found.memory_bytes, found.needed_bytes, 1)
     names: list[str] = []
     rows = []

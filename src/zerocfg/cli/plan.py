@@ -132,7 +132,7 @@ def report(result: Search, config: RunConfig, top: int) -> Iterator[str]:
     fitting = counted(len(result.ranked), "combination")
     yield f"{result.tried} plans compared, {fitting} of stage, offload and recomputation fit; rates: {result.rates.source}"
     if result.beyond_target:
-        yield f"none stays within hardware.memory_target={hardware.memory_target:g}: these take more of the card"
+        yield f"none stays within hardware.memory_target={hardware.memory_target:g}: these take more of the GPU"
     if config.batch.global_batch_size is None:
         yield "batch.global_batch_size is not given: larger micro batches make larger global batches below"
     yield ""
@@ -187,7 +187,7 @@ def _slow_links(hardware: HardwareFacts) -> Iterator[Diagnostic]:
     nvlink = hardware.link_gbps if hardware.link in ("nvlink", "nvswitch") else 0
     link = nvlink or hardware.pcie_gbps or UNKNOWN_PCIE_GBPS
     if hardware.gpus_per_node > 1 and link < SLOW_LINK_GBPS:
-        staged = "" if hardware.p2p else ", through host memory: these boards have no peer-to-peer access"
+        staged = "" if hardware.p2p else ", through host memory: these GPUs have no peer-to-peer access"
         hint = "a larger batch.global_batch_size: at stage 1 gradients are reduced once a step, however many micro batches it has"
         yield _slow("hardware.link", f"{link:g} GB/s between the GPUs{staged}", hint)
     network = hardware.network_gbps or UNKNOWN_NETWORK_GBPS

@@ -54,7 +54,7 @@ def new_figure(width: float = 9, height: float = 5) -> tuple[Any, Any]:
 
 
 def memory_plot(plan: Plan, found: MemoryEstimate, file: Path) -> None:
-    """One stacked bar a phase, and the card as a line."""
+    """One stacked bar a phase, and the GPU as a line."""
     figure, axes = new_figure()
     axes.set_prop_cycle(color=_COLORS)
     bottoms = dict.fromkeys(found.phases, 0.0)
@@ -65,7 +65,7 @@ def memory_plot(plan: Plan, found: MemoryEstimate, file: Path) -> None:
             axes.bar(list(tops), heights, bottom=list(bottoms.values()), label=f"{label}, {max(heights):.3g} GiB")
             bottoms = {phase: bottoms[phase] + height for phase, height in zip(tops, heights, strict=True)}
     axes.axhline(
-        found.usable_bytes / GIB, color="black", linestyle="--", label=f"what the card has for it, {found.usable_bytes / GIB:.3g} GiB"
+        found.usable_bytes / GIB, color="black", linestyle="--", label=f"what the GPU has for it, {found.usable_bytes / GIB:.3g} GiB"
     )
     axes.set_ylabel("GiB allocated at the most")
     axes.set_xlabel("part of a training step")

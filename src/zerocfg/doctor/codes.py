@@ -10,7 +10,7 @@ CODES: dict[str, str] = {
     "ZC824": "torch's build has no code for this GPU.",
     "ZC825": "A GPU reports errors.",
     "ZC826": "A GPU's state stands in the way: MIG, compute mode, other processes, throttling.",
-    "ZC827": "NVLink, P2P or the fabric is not in the state that the boards have.",
+    "ZC827": "NVLink, P2P or the fabric is not in the state that the GPUs have.",
     "ZC830": "Another NCCL or cuDNN is found before the one that torch brings.",
     "ZC831": "DeepSpeed or another package that the run needs is missing or too old.",
     "ZC832": "What compiles a DeepSpeed op is missing or does not work.",

@@ -230,7 +230,7 @@ def _boards(nodes: Sequence[Node], where: str) -> tuple[tuple[DetectedGpu, ...],
     if sheet is None:
         named = f"of gres type {kind}" if kind else "without a type"
         alike = [row.gpu for row in TABLE if kind and kind.casefold() in row.gpu.casefold()]
-        says = f", which may be {' or '.join(alike)}" if alike else ", which names no board that zerocfg knows"
+        says = f", which may be {' or '.join(alike)}" if alike else ", which names no GPU that zerocfg knows"
         return (), f"{where} has {counted(count, 'GPU')} {named} a node{says if kind else ''}"
     gpu = DetectedGpu(index=0, uuid="", name=sheet.gpu, memory_bytes=sheet.memory_bytes, compute_capability=sheet.compute_capability)
     return (gpu,) * count, ""

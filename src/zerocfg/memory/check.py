@@ -95,7 +95,7 @@ def _does_not_fit(plan: Plan, found: MemoryEstimate, trace: ActivationTrace | No
         path="hardware.memory_bytes",
         message=(
             f"{_subject(plan)} needs {human_bytes(found.needed_bytes)} on each {'GPU' if plan.hardware.is_cuda else 'rank'}, and"
-            f" {(plan.hardware.gpu or 'the card') if plan.hardware.is_cuda else 'its share of the machine'} has"
+            f" {(plan.hardware.gpu or 'the GPU') if plan.hardware.is_cuda else 'its share of the machine'} has"
             f" {human_bytes(found.memory_bytes)}"
         ),
         detail=(

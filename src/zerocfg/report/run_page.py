@@ -190,7 +190,7 @@ def _memory(run: RunData) -> Markup | None:
         if rest := sum(size for _, size in shown[7:]):
             parts.append(("other", float(rest), REST))
         bars.insert(0, Bar("predicted", parts))
-        limit = (float(run.prediction.memory_bytes), f"the card: {human_bytes(run.prediction.memory_bytes)}")
+        limit = (float(run.prediction.memory_bytes), f"the GPU: {human_bytes(run.prediction.memory_bytes)}")
     unit = "allocated at the peak" if run.get("hardware.accelerator") == "cuda" else "resident set at its highest"
     return bar_chart("Memory of a rank", bars, unit=unit, form=human_bytes, limit=limit, foot=foot) if bars else None
 

@@ -41,7 +41,7 @@ class HardwareConfig:
     link_gbps: Optional[float] = None
     """Bandwidth of one GPU into that link, one direction, GB/s."""
     p2p: Optional[bool] = None
-    """Whether GPUs of one machine may read each other's memory; off on consumer boards, then NCCL_P2P_DISABLE=1."""
+    """Whether GPUs of one machine may read each other's memory; off on consumer GPUs, then NCCL_P2P_DISABLE=1."""
     pcie_gbps: Optional[float] = None
     """Host link of one GPU, one direction, GB/s."""
     network: Optional[NetworkKind] = None

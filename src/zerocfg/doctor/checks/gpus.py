@@ -164,7 +164,7 @@ def links(machine: Machine, needs: Needs) -> Iterator[Finding]:
         yield warn("ZC827", f"GPUs {', '.join(map(str, down))} have NVLinks that are down", "nvidia-smi nvlink --status; reset or replace")
     sheet = gpu_facts(found.gpus[0].name)
     if sheet is not None and sheet.nvlink_gbps and "SXM" in sheet.gpu and found.link == "pcie":
-        yield warn("ZC827", f"{sheet.gpu} boards, but NVLink is not in use between them", "nvidia-smi nvlink --status; the fabric manager")
+        yield warn("ZC827", f"{sheet.gpu} GPUs, but NVLink is not in use between them", "nvidia-smi nvlink --status; the fabric manager")
     if found.link == "pcie" and not found.p2p:
         yield warn(
             "ZC827", "no peer-to-peer access between the GPUs: NCCL goes over host memory", "nothing: zerocfg sets NCCL_P2P_DISABLE=1"
