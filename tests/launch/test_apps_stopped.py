@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,33 @@ def test_ctrl_c_stops_all_ranks_and_says_so(app: Path) -> None:
     assert "job 0: Ctrl-C, stopping all ranks" in out
     assert f"job 0: stopped: {app}/out dir/0" in out
     assert "Traceback" not in out
+    assert left_behind(app) == []
+
+
+def test_more_signals_do_not_cut_the_end_short(app: Path) -> None:
+    """Who presses Ctrl-C again and again still gets no traceback, and nothing stays behind."""
+    running = Background(app, "what=stubborn")
+    for _ in range(5):
+        os.killpg(running.process.pid, signal.SIGINT)
+        time.sleep(0.01)
+    out = running.end()
+    assert running.process.returncode == 130
+    assert f"job 0: stopped: {app}/out dir/0" in out
+    assert "Traceback" not in out
+    assert left_behind(app) == []
+
+
+def test_ctrl_c_that_ends_tee_too(app: Path) -> None:
+    command = f"exec 3>&1; {sys.executable} app.py what=sleep 2>&3 | tee /dev/null"
+    running = subprocess.Popen(["/bin/sh", "-c", command], cwd=app, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    with running, running.stdout or nullcontext() as shown:
+        assert shown is not None
+        while "sleeping" not in shown.readline():
+            pass
+        os.killpg(running.pid, signal.SIGINT)
+        out = shown.read()
+    assert "Traceback" not in out
+    assert f"job 0: stopped: {app}/out dir/0" in out
     assert left_behind(app) == []
 
 

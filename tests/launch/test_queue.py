@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hydra.core.utils import JobReturn, JobStatus
 
 from tests.saved import SAVED_PLAN
 from zerocfg.launch.paths import JobPaths
@@ -118,6 +119,21 @@ def test_the_place_of_a_launcher_that_was_killed_is_free(tmp_path: Path) -> None
     assert list(tmp_path.glob("*.ticket")) == []
 
 
+def test_a_job_that_was_in_its_last_step_is_done(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    done = JobReturn()
+    done.status, done.return_value = JobStatus.COMPLETED, 1.0
+    job: Any = SimpleNamespace(number=3, run=None, overrides=("a=1",))
+    calls = {"ask_to_stop": lambda how: None, "done": lambda: True, "overdue": False, "finish": lambda shown: done}
+    running = SimpleNamespace(job=job, paths=JobPaths(tmp_path), seconds=2.0, **calls)
+    made: Any = LocalQueue.__new__(LocalQueue)
+    made.__dict__ |= {"_waiting": deque(), "_running": [running], "stopped": set(), "_options": SimpleNamespace(poll_seconds=0)}
+    made.__dict__ |= {"returns": {}, "_many": False, "_board": SimpleNamespace(update=lambda *_: None, shows_logs=True)}
+    with caplog.at_level("INFO"):
+        assert made._stop_all("SIGTERM", [15])
+    assert caplog.messages[-1] == f"job 3: done in 2 s: {tmp_path}  [a=1]"
+    assert (made.returns, made.stopped) == ({3: done}, set())
+
+
 def test_a_job_that_could_not_save_any_more_says_what_it_saved_before(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Ctrl-C twice, or a save that takes too long."""
     draft = tmp_path / "checkpoints/.saving-global_step5"
@@ -132,13 +148,13 @@ def test_a_job_that_could_not_save_any_more_says_what_it_saved_before(tmp_path: 
     def nothing(*_: object) -> bool:
         return True
 
-    calls = dict.fromkeys(("ask_to_stop", "done", "overdue", "kill", "release"), nothing)
+    calls = dict.fromkeys(("ask_to_stop", "overdue", "kill", "release"), nothing) | {"done": lambda: False}
     running = SimpleNamespace(job=job, paths=JobPaths(tmp_path), shutdown_seconds=1.0, **calls)
     made: Any = LocalQueue.__new__(LocalQueue)
     made.__dict__ |= {"_waiting": deque(), "_running": [running], "stopped": set(), "_options": SimpleNamespace(poll_seconds=0)}
     made._board = SimpleNamespace(update=nothing)
     with caplog.at_level("INFO"):
-        made._stop_all("Ctrl-C")
+        made._stop_all("Ctrl-C", [2])
     assert caplog.messages[-1] == (
         f"job 3: stopped: {tmp_path}\n  checkpoint: {tmp_path}/checkpoints/global_step5\n  go on: the same command with hydra.sweep.dir=out"
     )

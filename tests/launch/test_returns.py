@@ -72,6 +72,12 @@ def test_rank_0s_value_comes_back(made: Made) -> None:
     assert list(ret.hydra_cfg) == ["hydra"]
 
 
+def test_asked_to_stop_when_all_ranks_were_at_their_end(made: Made) -> None:
+    ret, _ = made(NodeOutcome(1, "SIGTERM"), *(succeeded(rank, 2.5) for rank in range(3)))
+    assert (ret.status, ret.return_value) == (JobStatus.COMPLETED, 2.5)
+    assert made(NodeOutcome(1), succeeded(0, 1))[0].status is JobStatus.FAILED
+
+
 def test_the_first_error_in_time_is_the_cause(made: Made) -> None:
     ret, _ = made(NodeOutcome(1), error(0, 20.0, RuntimeError("connection closed by peer")), error(2, 10.0, ValueError("bad batch")))
     assert ret.status is JobStatus.FAILED

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from codecs import getincrementaldecoder
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from zerocfg.launch.output import write
+from zerocfg.launch.output import OutputClosed, write
 from zerocfg.launch.paths import JobPaths
 from zerocfg.progress import StepBar
 
@@ -49,7 +50,8 @@ class Follower:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.pump()
+        with suppress(OutputClosed):
+            self.pump()
         if self._progress is not None:
             self._progress.close()
 

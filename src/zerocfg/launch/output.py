@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import select
+import stat
 import sys
 
 CLOSED_STATUS = 141
 """128 + SIGPIPE."""
+_SOON_MS = 200
 _closed = False
 
 
@@ -18,9 +20,9 @@ class OutputClosed(BaseException):
         super().__init__("stdout was closed")
 
 
-def check_output() -> None:
-    """Raises OutputClosed, once."""
-    if not _closed and _is_unread(1):
+def check_output(*, soon: bool = False) -> None:
+    """Raises OutputClosed, once. soon: or if a pipe's reader goes in the next moments: Ctrl-C ends a `| tee` as well."""
+    if not _closed and _is_unread(1, _SOON_MS if soon and _is_pipe(1) else 0):
         _redirect()
         raise OutputClosed
 
@@ -49,8 +51,15 @@ def _redirect() -> None:
     os.close(null)
 
 
-def _is_unread(descriptor: int) -> bool:
+def _is_pipe(descriptor: int) -> bool:
+    try:
+        return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False
+
+
+def _is_unread(descriptor: int, wait_ms: int = 0) -> bool:
     """A pipe's or a socket's other end is gone; False for anything else, and where there is no such descriptor."""
     poll = select.poll()
     poll.register(descriptor, 0)
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(wait_ms))

@@ -39,21 +39,30 @@ class Terminated(BaseException):
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
-    """Turn SIGTERM, SIGHUP and SIGUSR2 into an exception: without it the launcher would die with its ranks still running."""
+def stoppable() -> Iterator[list[int]]:
+    """Turn the first SIGTERM, SIGHUP or SIGUSR2 into an exception, as Ctrl-C is one: without it the launcher would die with its ranks
+    still running. What comes after the first raises nothing and is added to the list: it must not cut the end of the ranks short.
+    """
+    stops: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield stops
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise Terminated(signal.Signals(number).name)
+        stops.append(number)
+        if len(stops) == 1:
+            raise KeyboardInterrupt if number == signal.SIGINT else Terminated(signal.Signals(number).name)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)}
+    numbers = [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2]
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # of a shell's background job it is ignored
+        numbers.append(signal.SIGINT)
+    before = {number: signal.signal(number, stop) for number in numbers}
     try:
-        yield
+        yield stops
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if not stops:  # else this process ends, and nothing may cut that short either
+                signal.signal(number, handler)
 
 
 class LocalQueue:
@@ -90,7 +99,7 @@ class LocalQueue:
         The status after SIGTERM, SIGHUP, SIGUSR2 or a closed stdout is 85 when every job that ran has saved: the same command goes on;
         else 143, or 141.
         """
-        with stoppable(), self._board:
+        with stoppable() as stops, self._board:
             try:
                 while self._waiting or self._running:
                     check_output()
@@ -101,7 +110,9 @@ class LocalQueue:
                         time.sleep(self._options.poll_seconds)
             except (KeyboardInterrupt, Terminated, OutputClosed) as stop:
                 how = "Ctrl-C" if isinstance(stop, KeyboardInterrupt) else str(stop)
-                saved = self._stop_all(how)
+                saved = self._stop_all(how, stops)
+                if how != "Ctrl-C" and not self._waiting and not self.stopped:
+                    return  # all jobs were in their last step
                 status = CLOSED_STATUS if isinstance(stop, OutputClosed) else 143
                 raise SystemExit(130 if how == "Ctrl-C" else PREEMPTED_STATUS if saved else status) from None
             finally:
@@ -192,8 +203,12 @@ class LocalQueue:
             report(running, ret, in_full=self._many)
             self._after_each()
 
-    def _stop_all(self, how: str) -> bool:
-        """A second Ctrl-C ends the wait. Returns whether there were jobs and all of them have saved."""
+    def _stop_all(self, how: str, stops: list[int]) -> bool:
+        """Returns whether there were jobs and all of them have saved, or were done by then. stops: signals; one more ends the wait."""
+        if not stops:  # it was none
+            stops.append(0)
+        with suppress(OutputClosed):
+            check_output(soon=True)
         for running in self._running:
             saves = running.job.run is not None and running.job.run.plan.checkpoint.enabled
             seconds = f", up to {running.shutdown_seconds:.0f} s; Ctrl-C again: at once" if saves else ""
@@ -201,17 +216,20 @@ class LocalQueue:
         if self._waiting:
             log.info("%s: %s not started", how, counted(len(self._waiting), "job"))
         left = list(self._running)
-        try:
-            while left:
-                for running in left:
-                    running.ask_to_stop(how)
+        while left and len(stops) < 2:
+            for running in left:
+                running.ask_to_stop(how)
+            with suppress(OutputClosed):
                 self._board.update(self._running, 0)
-                left = [r for r in left if not r.done() and not r.overdue]
-                time.sleep(self._options.poll_seconds)
-        except (KeyboardInterrupt, Terminated):
-            pass
+            left = [r for r in left if not r.done() and not r.overdue]
+            time.sleep(self._options.poll_seconds)
         saved = []
         for running in self._running:
+            if running.done() and (ret := running.finish(shown=self._board.shows_logs)).status is JobStatus.COMPLETED:
+                self.returns[running.job.number] = ret  # it was in its last step
+                saved.append(running)
+                report(running, ret, in_full=self._many)
+                continue
             running.kill()
             running.release()
             self.stopped.add(running.job.number)

@@ -126,8 +126,8 @@ def _failure(
     errors = sorted((r for r in results.values() if not r.ok), key=lambda r: r.time)
     silent = [rank for rank in range(job.world_size) if rank not in results]
     stopped = outcome.stopped_by if isinstance(outcome, NodeOutcome) else ""
-    if isinstance(outcome, NodeOutcome) and outcome.returncode == 0 and not errors and not silent:
-        return None
+    if isinstance(outcome, NodeOutcome) and (outcome.returncode == 0 or stopped) and not errors and not silent:
+        return None  # torchrun's status says only that it was asked to stop, where all ranks were at their end
     title = f"job {job.number} failed"
     if (saved := saved_and_stopped(results)) is not None:
         problem = JobFailed(preempted(job, saved, stopped or saved.signal), shown=True)
