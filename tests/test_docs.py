@@ -63,6 +63,22 @@ def test_a_command_prints_what_the_page_shows(line: str, shown: str, capsys: pyt
     assert printed.err + printed.out == shown
 
 
+def test_what_a_cluster_needs_is_an_option_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/how-to/slurm.md").read_text()
+    (block,) = re.findall(r"`conf/cluster/mine.yaml`.*?^```yaml\n(.*?)^```", page, flags=re.S | re.M)
+    (tmp_path / "conf/cluster").mkdir(parents=True)
+    (tmp_path / "conf/cluster/mine.yaml").write_text(block)
+    (tmp_path / "conf/config.yaml").write_text("defaults:\n  - zerocfg\n  - _self_\n")
+    assert main(["check", "hardware=cpu"]) == 0
+    assert main(["check", "+cluster=mine", "hardware=cpu"]) == 0
+    assert main(["compile", "--target", "slurm", "+cluster=mine", "hardware=a100x4"]) == 0
+    printed = capsys.readouterr().out
+    assert all(text in printed for text in ("--partition=gpu", "--account=my_project", "--mail-type=END", "module load", "--mpi=none"))
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
