@@ -232,6 +232,29 @@ def test_hydras_own_values_resolve_as_in_the_first_job(project: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("defaults: [_self_, zerocfg]\ntrain: {steps: 3}\nmine: 1\n", "train.steps of conf/config.yaml has no effect"),
+        ("defaults: [base, zerocfg, _self_]\ntrain: {seed: 1}\n", "train.steps, optimizer.lr of conf/base.yaml has no effect"),
+        ("defaults: [base, zerocfg, _self_]\ntrain: {seed: 1, steps: 4}\noptimizer: {lr: 2.0}\n", None),
+        ("defaults: [zerocfg, base, _self_]\ntrain: {seed: 1}\n", None),
+        ("defaults: [zerocfg, {override optimizer: own}]\n", None),
+        ("defaults: [zerocfg, {override optimizer: early}]\n", "optimizer.lr of conf/optimizer/early.yaml has no effect"),
+    ],
+)
+def test_values_that_zerocfgs_own_are_merged_over(project: Any, config: str, message: str | None) -> None:
+    project.write("base.yaml", "train: {steps: 7}\noptimizer:\n  lr: 1.0\n")
+    project.write("optimizer/own.yaml", "defaults: [adamw, _self_]\nlr: 1.0\n")
+    project.write("optimizer/early.yaml", "defaults: [_self_, adamw]\nlr: 1.0\n")
+    project.write("config.yaml", config)
+    found = project.compose().diagnostics
+    assert [d.message.partition(":")[0] for d in found] == ([] if message is None else [message])
+    assert all(
+        (d.code, d.severity.label, d.hint) == ("ZC176", "warning", "in the defaults list: zerocfg first, _self_ last") for d in found
+    )
+
+
+@pytest.mark.parametrize(
     ("override", "hint"),
     [("+experiment=smal", "+experiment=small"), ("+experiment=zzz", "+experiment=OPTION"), ("+model=gpt_tinny", "model=gpt_tiny")],
 )

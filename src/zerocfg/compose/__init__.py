@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from zerocfg.compose import hydra_api, origins, surprises
 from zerocfg.compose.hydra_api import FAILURES, Loader
+from zerocfg.compose.lost import lost_values
 from zerocfg.compose.nearest import nearest
 from zerocfg.compose.origins import Source, read_sources, trace_writing
 from zerocfg.compose.plain import leave_open, to_plain, unresolved
@@ -217,7 +218,7 @@ def _finish(
 
         told = {d.path for d in in_files}
         diagnostics += [bad_leaf(leaf, _where(leaf, sources), cfg) for leaf in bad if leaf.path not in told]
-    diagnostics += _losers(sources, overrides, choices)
+    diagnostics += [*lost_values(tuple(sources)), *_losers(sources, overrides, choices)]
     container, failed = to_plain(cfg)
     if failed:
         # perhaps only for want of ${hydra:...}, which costs a copy of the hydra node

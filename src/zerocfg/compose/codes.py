@@ -20,4 +20,5 @@ CODES: dict[str, str] = {
     "ZC173": "model.hf_config was read with guesses.",
     "ZC174": "The primary config has none of zerocfg's groups.",
     "ZC175": "model.profile names a file that zerocfg profile did not write.",
+    "ZC176": "Values of a config file have no effect: the defaults list merges zerocfg's own over them.",
 }
