@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from zerocfg.cli.outcome import examine_overrides
 from zerocfg.compose import Composed, compose
 from zerocfg.diagnostics import in_order, render_report
 
@@ -229,6 +230,14 @@ def test_hydras_own_values_resolve_as_in_the_first_job(project: Any) -> None:
     composed = project.compose()
     assert composed.diagnostics == []
     assert composed.container["env"] == {"OUT": str(project.folder / "out" / "0"), "APP": "train"}
+
+
+def test_an_option_written_where_the_groups_values_go(project: Any) -> None:
+    """One problem: nothing is said of what a machine without any facts lacks."""
+    project.write("config.yaml", "defaults:\n  - zerocfg\n  - _self_\nhardware: cpu\n")
+    result = examine_overrides([], "conf", None)
+    assert [(d.code, d.decided_by) for d in result.diagnostics] == [("ZC105", "conf/config.yaml:4")]
+    assert result.diagnostics[0].hint == "instead, in the defaults list: - override hardware: cpu"
 
 
 @pytest.mark.parametrize(

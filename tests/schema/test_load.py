@@ -62,6 +62,7 @@ def test_values_as_yaml_and_the_command_line_give_them() -> None:
         ({"train": {"steps": True}}, "ZC105", "train.steps", "not a whole number", "whole number"),
         ({"train": {"steps": None}}, "ZC105", "train.steps", "may not be null", "value"),
         ({"train": 3}, "ZC105", "train", "not a mapping", "mapping"),
+        ({"parallelism": "zero2"}, "ZC105", "parallelism", "it chooses no option", "in the defaults list: - override parallelism: zero2"),
         ({"env": [1]}, "ZC105", "env", "not a mapping", "mapping"),
     ],
 )

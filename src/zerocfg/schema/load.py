@@ -52,13 +52,18 @@ def load(container: Mapping[str, Any]) -> tuple[RunConfig, list[Diagnostic]]:
 
 
 def _mapping(name: str, given: Any, problems: list[Diagnostic]) -> Mapping[Any, Any]:
-    """Empty where nothing is given, and where it is no mapping."""
+    """Empty where nothing is given. Where it is no mapping what stands in for it, so that what it lacks is not told, too."""
     if given is None:
         return {}
-    if not isinstance(given, Mapping):
+    if isinstance(given, Mapping):
+        return given
+    if name in GROUPS and isinstance(given, str) and not _is_missing(given):
+        hint = f"instead, in the defaults list: - override {name}: {_shown(given, str)}"
+        message = f"{name}: {_shown(given, str)} is text in the group's own place: it chooses no option"
+        problems.append(Diagnostic(code="ZC105", path=name, message=message, hint=hint))
+    else:
         problems.append(_missing(name) if _is_missing(given) else _wrong(name, given, "a mapping"))
-        return {}
-    return given
+    return {"detect": True} if name == "hardware" else {}
 
 
 def _section(name: str, cls: type, given: Mapping[str, Any], problems: list[Diagnostic]) -> Any:
