@@ -9,7 +9,7 @@ from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 
-from zerocfg.compose import from_hydra
+from zerocfg.compose import Composed, from_hydra
 from zerocfg.compose.sweep import SweepComposer
 from zerocfg.confsource import conf_dir
 
@@ -22,9 +22,14 @@ def _composer() -> SweepComposer:
         return SweepComposer(loader, loader.load_configuration("zerocfg", ["hydra.mode=MULTIRUN"], RunMode.MULTIRUN))
 
 
-def container_of(*overrides: str) -> dict[str, Any]:
-    """What these overrides compose to, which must be without a problem; the caller's own."""
+def composed(*overrides: str) -> Composed:
+    """What these overrides compose to. Raises what Hydra raises for one that it refuses."""
     job = _composer().compose_job(list(overrides))
-    composed = from_hydra(job.cfg, list(overrides), parsed=job.parsed, sources=job.sources)
-    assert composed.diagnostics == []
-    return dict(composed.container)
+    return from_hydra(job.cfg, list(overrides), parsed=job.parsed, sources=job.sources)
+
+
+def container_of(*overrides: str) -> dict[str, Any]:
+    """The same, which must be without a problem; the caller's own."""
+    found = composed(*overrides)
+    assert found.diagnostics == []
+    return dict(found.container)

@@ -47,7 +47,7 @@ def test_each_laid_over_value_says_so(container: Callable[..., dict[str, Any]]) 
     run = examine(container({"deepspeed": {"zero_optimization": {"prefetch_bucket_size": 7}}})).run
     assert run is not None
     entry = run.provenance["zero_optimization.stage3_prefetch_bucket_size"]
-    assert (entry.value, entry.reason) == (7, "deepspeed.zero_optimization.stage3_prefetch_bucket_size")
+    assert (entry.value, entry.reason) == (7, "deepspeed.zero_optimization.prefetch_bucket_size")
 
 
 @pytest.mark.parametrize(
@@ -81,3 +81,66 @@ def test_each_laid_over_value_says_so(container: Callable[..., dict[str, Any]]) 
 def test_what_may_not_be_laid_over(changes: dict[str, Any], messages: list[str], container: Callable[..., dict[str, Any]]) -> None:
     found = examine(container(changes)).diagnostics
     assert [f"{d.code} {d.message}" for d in found if d.code in ("ZC160", "ZC161")] == messages
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "path", "message", "hint"),
+    [
+        # what a group decides is set in the group
+        (
+            {"parallelism.stage": 0, "deepspeed": {"zero_optimization": {"offload_optimizer": {"super_offload": True}}}},
+            "ZC638",
+            "deepspeed.zero_optimization.offload_optimizer.super_offload",
+            "deepspeed.zero_optimization.offload_optimizer.super_offload=true is ignored in silence at ZeRO stage 0",
+            'parallelism.stage=3 and offload.optimizer="cpu", or deepspeed.zero_optimization.offload_optimizer.super_offload=false',
+        ),
+        # a new key of deepspeed needs a +, one that is there does not; a flag of the JSON is a word of its group
+        (
+            {"deepspeed": {"torch_autocast": {"enabled": True}}},
+            "ZC668",
+            "deepspeed.torch_autocast.dtype",
+            "deepspeed.torch_autocast.dtype is missing: DeepSpeed goes on with none",
+            '+deepspeed.torch_autocast.dtype="bfloat16"',
+        ),
+        (
+            {"deepspeed": {"torch_autocast": {"enabled": True, "dtype": "bfloat16"}}},
+            "ZC669",
+            "deepspeed.torch_autocast.enabled",
+            "deepspeed.torch_autocast.enabled=true adds little to bf16, which is on too",
+            "deepspeed.torch_autocast.enabled=false, or precision.dtype=fp32",
+        ),
+        # a flag that is wrong itself
+        (
+            {"precision.dtype": "fp16", "hardware.compute_capability": "6.1"},
+            "ZC670",
+            "precision.dtype",
+            "precision.dtype=fp16 is refused at compute capability 6.1: 7.0 is the least",
+            "precision.dtype=fp32",
+        ),
+        # in the user's spelling
+        (
+            {"precision.dtype": "fp32", "deepspeed": {"bfloat16": {"immediate_grad_update": True}}},
+            "ZC631",
+            "deepspeed.bfloat16.immediate_grad_update",
+            "deepspeed.bfloat16.immediate_grad_update=true has no effect",
+            "remove deepspeed.bfloat16.immediate_grad_update, or set precision.dtype=bf16",
+        ),
+    ],
+)
+def test_a_problem_of_the_json_is_told_in_words_to_paste(
+    changes: dict[str, Any], code: str, path: str, message: str, hint: str, container: Callable[..., dict[str, Any]]
+) -> None:
+    found = [d for d in examine(container(changes)).diagnostics if d.code == code]
+    assert [(d.path, d.message, d.hint) for d in found] == [(path, message, hint)]
+
+
+def test_memory_is_told_beside_problems_that_do_not_change_it(container: Callable[..., dict[str, Any]]) -> None:
+    """All at once: mending a schedule does not bring up that the plan does not fit."""
+
+    def codes(changes: dict[str, Any]) -> set[str]:
+        return {d.code for d in examine(container({"hardware.memory_bytes": 2**20, **changes})).diagnostics}
+
+    assert codes({"scheduler.cycle_min_lr": 0.1}) == {"ZC154", "ZC501"}
+    assert codes({"parallelism.stage": 2, "parallelism.sub_group_size": 1000}) == {"ZC306", "ZC501"}
+    # what takes memory is not settled yet
+    assert codes({"parallelism.stage": 2, "offload.param": "cpu"}) == {"ZC302"}

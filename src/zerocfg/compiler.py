@@ -14,7 +14,7 @@ from zerocfg.facts import Detected
 from zerocfg.hidden import HIDDEN, is_secret
 from zerocfg.lowered import Leaf, flatten, nest, overlay
 from zerocfg.memory.check import check_memory, check_profile
-from zerocfg.overlay import laid_over
+from zerocfg.overlay import in_words_of_groups, laid_over
 from zerocfg.passes.check import check_plan
 from zerocfg.passes.lower.container import lower_container, setup, words
 from zerocfg.passes.lower.deepspeed import lower_deepspeed
@@ -112,19 +112,23 @@ def examine(
     reasons |= chosen
     problems += found
     problems += [*check_plan(plan, as_written(reasons)), *check_profile(plan)]
-    if plan.hardware.is_cuda and not has_errors(problems):
+    if plan.hardware.is_cuda and not any(map(_changes_memory, problems)):
         problems += check_memory(plan)
 
     leaves = lower_deepspeed(plan, reasons)
     over = laid_over(config.deepspeed, plan)
     problems += over.problems
     emitted = overlay(nest(leaves), over.tree)
-    why = {leaf.path: leaf.reason for leaf in leaves} | {path: asked(f"deepspeed.{path}") for path, _ in flatten(over.tree)}
+    why = {leaf.path: leaf.reason for leaf in leaves} | {
+        path: asked(over.written.get(path, f"deepspeed.{path}")) for path, _ in flatten(over.tree)
+    }
     in_json = check_deepspeed(
         emitted,
         world_size=plan.topology.world_size,
         accelerator=plan.hardware.accelerator,
-        compute_capability=plan.hardware.compute_capability if plan.hardware.is_cuda else None,
+        compute_capability=plan.hardware.compute_capability
+        if plan.hardware.is_cuda and plan.hardware.compute_capability != (0, 0)
+        else None,
         trainable_params=plan.model.num_parameters if plan.model else None,
     )
     problems += [*_once(problems, in_json, why)]
@@ -152,6 +156,17 @@ def examine(
         diagnostics=tuple(diagnostics),
     )
     return Outcome(run, diagnostics, plan)
+
+
+_MEMORY_FOLLOWS = ("hardware", "parallelism", "precision", "offload", "activation_checkpointing", "batch", "model")
+_NO_EFFECT = ("ZC306", "ZC311", "ZC315", "ZC317", "ZC407")
+
+
+def _changes_memory(problem: Diagnostic) -> bool:
+    """Whether mending an error changes what the plan takes of a GPU, so that it is too early to speak of that."""
+    section = problem.path.partition(".")[0]
+    follows = section in _MEMORY_FOLLOWS or problem.path == "optimizer.type"
+    return problem.severity is Severity.ERROR and follows and problem.code not in _NO_EFFECT
 
 
 OPEN = ("parallelism.stage", "offload.optimizer", "offload.param", "activation_checkpointing.enabled", "batch.micro_batch_size")
@@ -267,13 +282,7 @@ def _once(plan_level: list[Diagnostic], json_level: Iterable[Diagnostic], why: M
         group = reason.config_path if reason is not None else ""
         if min(said.get(group, _UNSAID), said.get(found.path, _UNSAID)) > found.severity:
             said[found.path] = found.severity
-            yield _in_the_words_of(group, found) if reason == asked(group) else found
-
-
-def _in_the_words_of(path: str, found: Diagnostic) -> Diagnostic:
-    """A problem of the JSON, told of the config key that the value was written under."""
-    words = {name: getattr(found, name).replace(found.path, path) for name in ("path", "message", "hint")}
-    return dataclasses.replace(found, **words)
+            yield in_words_of_groups(found, why)
 
 
 def with_origin(diagnostic: Diagnostic, why: Mapping[str, Reason], origins: Origins) -> Diagnostic:

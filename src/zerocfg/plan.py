@@ -102,6 +102,13 @@ class OffloadPlan:
     pipeline_read: bool
     pipeline_write: bool
 
+    @property
+    def least_stage(self) -> int:
+        """The lowest ZeRO stage that offloads so."""
+        if self.param != "none" or self.optimizer == "nvme":
+            return 3
+        return 0 if self.optimizer == "none" else 1
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActivationCheckpointingPlan:

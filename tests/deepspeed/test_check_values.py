@@ -230,10 +230,11 @@ def only(config: dict[str, Any]) -> str:
 def test_one_mistake_is_told_once() -> None:
     assert only({"fp16": {"enabled": "auto", "initial_scale_power": 12}}) == (
         'error[ZC623] deepspeed.fp16.enabled="auto" is dropped: DeepSpeed would use false\n'
-        "  try: write the value, such as deepspeed.fp16.enabled=false"
+        "  try: the value, such as deepspeed.fp16.enabled=false, or remove deepspeed.fp16.enabled"
     )
     assert only({"zero_optimization": {"stage": 7, "stage3_max_live_parameters": 10}}) == (
-        "error[ZC626] deepspeed.zero_optimization.stage=7 is none of the choices\n  choices: 0, 1, 2, 3\n  try: one of 0, 1, 2, 3"
+        "error[ZC626] deepspeed.zero_optimization.stage=7 is none of the choices\n  choices: 0, 1, 2, 3\n"
+        "  try: deepspeed.zero_optimization.stage=0, or another of the choices"
     )
 
 

@@ -103,6 +103,6 @@ def test_the_bucket_shows_its_bytes() -> None:
     assert [(d.detail, d.hint) for d in found] == [
         (
             ("500000000 elements x 2 bytes x 2 = 1.86 GiB on each GPU, whatever the model's size",),
-            "deepspeed.zero_optimization.reduce_bucket_size=20000000",
+            "deepspeed.zero_optimization.reduce_bucket_size=13000000",
         )
     ]

@@ -11,6 +11,7 @@ from zerocfg.cli.launcher_options import launcher_options
 from zerocfg.cli.outcome import Result
 from zerocfg.compiler import examine
 from zerocfg.compose import Composed, compose
+from zerocfg.compose.paste import to_paste
 from zerocfg.diagnostics import Diagnostic, has_errors, in_order
 from zerocfg.launch.options import LocalOptions
 from zerocfg.launch.read_options import GROUP, decided
@@ -46,7 +47,7 @@ def examine_for_slurm(
         torch=installed("torch"),
         decide=decide,
     )
-    found += outcome.diagnostics
+    found += to_paste(outcome.diagnostics, composed.origins)
     if outcome.run is None:
         return Result(composed, None, in_order(found)), ""
     asked = composed.container.get("hardware", {}).get("accelerator") is not None

@@ -10,6 +10,7 @@ from zerocfg.artifact import CompiledRun
 from zerocfg.cli.launcher_options import check_options
 from zerocfg.compiler import examine
 from zerocfg.compose import Composed, compose
+from zerocfg.compose.paste import to_paste
 from zerocfg.diagnostics import Diagnostic, has_errors, in_order
 from zerocfg.facts import Detected
 from zerocfg.plan import Plan
@@ -35,7 +36,7 @@ def examine_overrides(overrides: Sequence[str], config_path: str | None, config_
     outcome = examine(
         composed.container, origins=composed.origins, detect=detect, environ=dict(os.environ), torch=installed("torch"), decide=decide
     )
-    diagnostics = in_order([*composed.diagnostics, *check_options(composed), *outcome.diagnostics])
+    diagnostics = in_order(to_paste([*composed.diagnostics, *check_options(composed), *outcome.diagnostics], composed.origins))
     return Result(composed, None if has_errors(diagnostics) else outcome.run, diagnostics, outcome.plan)
 
 

@@ -19,7 +19,7 @@ from zerocfg.compose.nearest import nearest, nearest_key
 from zerocfg.compose.origins import command_line, shown
 from zerocfg.diagnostics import Diagnostic
 from zerocfg.hidden import hide_override
-from zerocfg.schema import FREE
+from zerocfg.schema import FREE, GROUPS
 
 
 def known_keys(cfg: DictConfig | None) -> list[str]:
@@ -88,7 +88,7 @@ def sweep(override: Any) -> Diagnostic:
     hint = "one value"
     if (kind is None or kind.name in ("text", "env", "free")) and "(" not in value and (text := quoted(key, value)):
         hint += f", or {text} for a text with a comma"
-    if kind is None or kind.name in ("list", "free"):
+    if (kind is None and str(override.key_or_group) not in GROUPS) or (kind is not None and kind.name in ("list", "free")):
         hint += f", or {key}=[{value}] for a list"
     return Diagnostic(
         code="ZC116",
@@ -203,7 +203,7 @@ def _example(kind: Kind | None, text: str) -> str:
     if kind.name == "choice":
         if text.lower() in ("off", "no", "false", "null") and "none" in kind.words:
             return "none"
-        return (nearest(text, kind.words, n=1) or ["|".join(kind.words)])[0]
+        return (nearest(text, kind.words, n=1) or [" or ".join(kind.words)])[0]
     bare = text.strip("'\" ")
     if kind.name in ("number", "count"):
         try:
@@ -215,7 +215,7 @@ def _example(kind: Kind | None, text: str) -> str:
         return bare if kind.name == "number" or number.is_integer() else f"{math.floor(number)}"
     if kind.name == "list" and kind.item == "number":
         return f"[{bare}]" if bare.replace(".", "").isdigit() else "[NUMBER,NUMBER]"
-    return {"truth": "true", "list": f"[{bare}]", "mapping": "{NAME: VALUE}"}.get(kind.name, "TEXT")
+    return {"truth": "true or false", "list": f"[{bare}]", "mapping": "{NAME: VALUE}"}.get(kind.name, "TEXT")
 
 
 def bad_leaf(leaf: BadLeaf, where: str, cfg: DictConfig | None) -> Diagnostic:

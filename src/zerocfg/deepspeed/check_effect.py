@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from zerocfg.deepspeed.keys import lookup
 from zerocfg.deepspeed.rules import Finding, rule
 from zerocfg.deepspeed.view import OPT, PAR, Item, View
 from zerocfg.diagnostics import Severity
@@ -73,7 +74,9 @@ def switched_off(view: View) -> Iterator[Finding]:
         if not unmet or any(_off_on_purpose(view, condition) for condition in unmet):
             continue
         wanted = " and ".join(_as_override(view, condition) for condition in unmet)
-        yield Finding(item.path, "has no effect", detail=(f"it needs {wanted}",), hint=f"remove {view.full(item.written)}, or set {wanted}")
+        # no key sets the accelerator
+        instead = "" if any("accelerator" in condition for condition in unmet) else f", or set {wanted}"
+        yield Finding(item.path, "has no effect", detail=(f"it needs {wanted}",), hint=f"remove {view.full(item.written)}{instead}")
 
 
 def _off_on_purpose(view: View, condition: str) -> bool:
@@ -97,8 +100,14 @@ def _as_override(view: View, condition: str) -> str:
         if path == "accelerator":
             words.append(f"the accelerator {wanted}")
         else:
-            words.append(f"{view.full(path)}={wanted.split('|')[0].lower() if equals else 'true'}")
+            words.append(f"{view.full(path)}={wanted.split('|')[0].lower() if equals else _on(path)}")
     return " or ".join(words)
+
+
+def _on(path: str) -> str:
+    """A value that switches a key on."""
+    key = lookup(path)
+    return {"int": "2", "str": "VALUE"}.get(key.kinds[0], "true") if key is not None and not key.is_section else "true"
 
 
 HALF_FLAGS = {

@@ -65,7 +65,8 @@ def zenflow(view: View) -> Iterator[Finding]:
     if not view.zenflow:
         return
     if view.stage == 0:
-        yield Finding(ZEN, "does nothing at ZeRO stage 0", hint=view.assign(STAGE, 2))
+        offload = f" and {view.assign(f'{OPT}.device', 'cpu')}" if view.optimizer_device != "cpu" else ""
+        yield Finding(ZEN, "does nothing at ZeRO stage 0", hint=view.assign(STAGE, 2) + offload)
     elif view.optimizer_device != "cpu":
         yield Finding(
             ZEN,
@@ -124,14 +125,20 @@ def super_offload(view: View) -> Iterator[Finding]:
     path = f"{OPT}.super_offload"
     if not view.on(path):
         return
+    off = view.assign(path, False)
+    wants: list[tuple[str, str]] = []
     if view.stage != 3:
-        yield Finding(path, f"is ignored in silence at ZeRO stage {view.stage}", hint=view.assign(STAGE, 3))
-    elif view.accelerator != "cuda":
-        yield Finding(path, f"needs CUDA; the accelerator is {view.accelerator}", hint=view.assign(path, False))
-    elif view.optimizer_device != "cpu":
-        yield Finding(path, f"needs {view.assign(f'{OPT}.device', 'cpu')}", hint=view.assign(f"{OPT}.device", "cpu"))
-    elif view.optimizer_type not in (None, "adam", "adamw"):
-        yield Finding(path, f"works with Adam only; optimizer.type is {view.optimizer_type}", hint=view.assign("optimizer.type", "AdamW"))
+        wants.append((f"is ignored in silence at ZeRO stage {view.stage}", view.assign(STAGE, 3)))
+    if view.optimizer_device != "cpu":
+        wants.append((f"needs {view.assign(f'{OPT}.device', 'cpu')}", view.assign(f"{OPT}.device", "cpu")))
+    if view.optimizer_type not in (None, "adam", "adamw"):
+        wants.append((f"works with Adam only; optimizer.type is {view.optimizer_type}", view.assign("optimizer.type", "AdamW")))
+    if view.accelerator != "cuda":
+        yield Finding(path, f"needs CUDA; the accelerator is {view.accelerator}", hint=off)
+    elif wants:
+        text, *others = [want for want, _ in wants]
+        hint = " and ".join(change for _, change in wants) + f", or {off}"
+        yield Finding(path, text, detail=tuple(f"it also {other}" for other in others), hint=hint)
     if view.number(f"{OPT}.cpuadam_cores_perc") == 0:
         yield Finding(f"{OPT}.cpuadam_cores_perc", "must be greater than 0", hint=view.assign(f"{OPT}.cpuadam_cores_perc", 0.8))
 

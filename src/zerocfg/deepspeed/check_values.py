@@ -61,7 +61,7 @@ def _hint(view: View, item: Item, key: Key) -> str:
     meant = _meant(key, item.value)
     if meant is not None:
         return view.assign(item.written, meant)
-    return f"remove {view.full(item.written)}" if key.kinds == ("unwritable",) else ""
+    return ""
 
 
 @rule("ZC620", "a value of a type that DeepSpeed refuses")
@@ -95,9 +95,10 @@ def unresolved_auto(view: View) -> Iterator[Finding]:
             if key.reader == "model"
             else "stays the text: DeepSpeed does not know it"
         )
-        hint = "write the number" if {"int", "float"} & set(key.kinds) else "write the value"
+        hint = "the number" if {"int", "float"} & set(key.kinds) else "the value"
         if key.default is not None and not key.is_section:
             hint += f", such as {view.assign(item.written, key.default)}"
+        hint += f", or remove {view.full(item.written)}"
         yield Finding(item.written, text, hint=hint)
 
 
@@ -123,7 +124,10 @@ def not_a_choice(view: View) -> Iterator[Finding]:
         best = [view.assign(item.written, choice) for choice in key.choices if str(choice).casefold() in near]
         silent = key.path in ("tensor_parallel.preset_model",)
         text = "is none of the choices" + (": DeepSpeed goes on without it, in silence" if silent else "")
-        hint = " or ".join(best) if best and not isinstance(item.value, list) else "one of " + ", ".join(choices)
+        if isinstance(item.value, list):
+            hint = "a list of " + ", ".join(choices)
+        else:
+            hint = " or ".join(best) or f"{view.assign(item.written, key.choices[0])}, or another of the choices"
         yield Finding(item.written, text, detail=("choices: " + ", ".join(choices),), hint=hint)
 
 

@@ -63,16 +63,10 @@ def large_bucket(view: View) -> Iterator[Finding]:
             path,
             f"is larger than the model, {view.trainable_params} trainable parameters",
             detail=(f"{size} elements x {width} bytes x {copies} = {held / 2**30:.2f} GiB on each GPU, whatever the model's size",),
-            hint=view.assign(path, _round_up(view.trainable_params)),
+            hint=view.assign(path, view.trainable_params),
             severity=Severity.WARNING,
             value=size,
         )
-
-
-def _round_up(number: int) -> int:
-    """The next number with one leading digit, for a bucket that holds `number` elements."""
-    unit = int("1" + "0" * (len(str(number)) - 1))
-    return -(-number // unit) * unit
 
 
 @rule("ZC680", "a prefetch bucket that sequential gathering replaces by 1")

@@ -55,7 +55,8 @@ class Rule:
             path=path,
             severity=finding.severity,
             detail=finding.detail,
-            hint=finding.hint,
+            # without the key DeepSpeed's default holds
+            hint=finding.hint or f"remove {path}",
         )
 
 

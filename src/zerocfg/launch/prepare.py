@@ -17,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from zerocfg.artifact import CompiledRun
 from zerocfg.compose import compose_job, from_hydra, uses_groups
+from zerocfg.compose.paste import to_paste
 from zerocfg.compose.sweep import SweepJob
 from zerocfg.diagnostics import Diagnostic, has_errors, in_order, render_report
 from zerocfg.facts import Detected
@@ -197,7 +198,7 @@ def _one(
         outcome = examine(
             composed.container, origins=composed.origins, detect=machine, environ=environ, torch=installed("torch"), decide=decide
         )
-        found = [*composed.diagnostics, *outcome.diagnostics]
+        found = to_paste([*composed.diagnostics, *outcome.diagnostics], composed.origins)
         run = outcome.run
         if run is None or has_errors(found):
             return None, found

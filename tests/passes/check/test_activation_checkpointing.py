@@ -30,7 +30,7 @@ error[ZC312] activation_checkpointing.contiguous_memory_optimization=true needs 
         """\
 warning[ZC313] activation_checkpointing.partition_activations=true has no effect: it splits over tensor-parallel ranks
   parallelism.tensor_parallel_degree=1
-  try: activation_checkpointing=full
+  try: activation_checkpointing.partition_activations=false
 error[ZC315] activation_checkpointing.number_checkpoints=3 has no effect without contiguous_memory_optimization=true
   try: activation_checkpointing.number_checkpoints=null""",
     ),
@@ -38,9 +38,9 @@ error[ZC315] activation_checkpointing.number_checkpoints=3 has no effect without
         {"activation_checkpointing": {"partition_activations": True, "synchronize_checkpoint_boundary": True}},
         """\
 error[ZC315] activation_checkpointing.partition_activations=true has no effect: activation checkpointing is off
-  try: activation_checkpointing=full, or activation_checkpointing.enabled=true
+  try: activation_checkpointing.enabled=true, or activation_checkpointing.partition_activations=false
 error[ZC315] activation_checkpointing.synchronize_checkpoint_boundary=true has no effect: activation checkpointing is off
-  try: activation_checkpointing=full, or activation_checkpointing.enabled=true""",
+  try: activation_checkpointing.enabled=true, or activation_checkpointing.synchronize_checkpoint_boundary=false""",
     ),
 ]
 

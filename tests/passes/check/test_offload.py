@@ -17,9 +17,9 @@ CASES: list[tuple[dict[str, Any], str]] = [
         {"offload": {"optimizer": "cpu", "param": "cpu"}, "parallelism.stage": 0},
         """\
 error[ZC302] offload.param=cpu has no effect at stage 0: only stage 3 shards parameters
-  try: parallelism=zero3, or offload=optimizer
+  try: parallelism=zero3, or offload.param=none
 error[ZC304] offload.optimizer=cpu needs ZeRO stage 1, 2 or 3; at stage 0 the first step fails
-  try: parallelism=zero1, or offload=none""",
+  try: parallelism=zero3, or offload=none""",
     ),
     (
         {"offload": {"optimizer": "nvme"}, "parallelism.stage": 1},
@@ -33,7 +33,7 @@ error[ZC305] offload to nvme needs offload.nvme_path
         {"offload": {"optimizer": "cpu", "nvme_path": "/nvme"}},
         """\
 warning[ZC305] offload.nvme_path=/nvme is not used: nothing is offloaded to nvme
-  try: offload=optimizer_nvme or offload=all_nvme""",
+  try: offload.nvme_path=null, or offload=optimizer_nvme""",
     ),
     (
         {"offload": {"optimizer": "cpu", "ratio": 1.5}},
@@ -43,7 +43,10 @@ warning[ZC305] offload.nvme_path=/nvme is not used: nothing is offloaded to nvme
         {"offload": {"optimizer": "cpu", "ratio": 0.5}, "parallelism.stage": 2},
         "error[ZC308] offload.ratio=0.5 needs stage 3, not stage 2\n  try: parallelism=zero3, or offload.ratio=1.0",
     ),
-    ({"offload.ratio": 0.5}, "error[ZC308] offload.ratio=0.5 has no effect: the optimizer is not offloaded\n  try: offload=optimizer"),
+    (
+        {"offload.ratio": 0.5},
+        "error[ZC308] offload.ratio=0.5 has no effect: the optimizer is not offloaded\n  try: offload=optimizer, or offload.ratio=1.0",
+    ),
     (
         {"offload": {"optimizer": "cpu", "ratio": 0.5}, "optimizer.type": "Lion"},
         """\
@@ -55,7 +58,7 @@ error[ZC308] offload.ratio=0.5 works with DeepSpeed's CPU Adam only, not with Li
         {"offload": {"optimizer": "cpu", "ratio": 0.5}, "hardware.accelerator": "cpu"},
         """\
 error[ZC308] offload.ratio=0.5 works with DeepSpeed's CPU Adam only, not with torch.optim's AdamW
-  try: optimizer=adamw, or offload.ratio=1.0
+  try: offload.ratio=1.0
 warning[ZC314] offload.optimizer=cpu gains nothing on cpu: it is host memory already
   try: offload=none""",
     ),
@@ -81,9 +84,9 @@ error[ZC317] offload.optimizer_buffer_count=-1 must be at least 1
         {"offload": {"optimizer": "cpu", "param_buffer_size": 10**8, "pipeline_write": True}},
         """\
 error[ZC317] offload.param_buffer_size=100000000 has no effect: offload.param=none, not nvme
-  try: offload.param=nvme, or drop offload.param_buffer_size
+  try: offload.param_buffer_size=null, or offload=all_nvme offload.nvme_path=/local_nvme
 error[ZC317] offload.pipeline_write=True has no effect: offload.optimizer=cpu, not nvme
-  try: offload.optimizer=nvme, or drop offload.pipeline_write""",
+  try: offload.pipeline_write=false, or offload=optimizer_nvme offload.nvme_path=/local_nvme""",
     ),
 ]
 

@@ -25,13 +25,13 @@ error[ZC320] offload.optimizer=cpu cannot be used with Lamb: it has no CPU versi
   try: optimizer=adamw, or offload=none
 warning[ZC320] optimizer.type=Lamb at stage 1 is not LAMB: one trust ratio a rank's flat shard, not one a layer
   ZeRO hands the optimizer one flat tensor; DeepSpeed calls it untested (zero/utils.py:45)
-  try: parallelism=ddp, or optimizer=adamw""",
+  try: optimizer=adamw""",
     ),
     (
         {"optimizer.type": "Lamb", "precision.master_dtype": "bf16"},
         """\
 error[ZC320] precision.master_dtype=bf16 fails at the first step with Lamb, which has no bf16 kernel
-  try: precision=bf16
+  try: precision.master_dtype=fp32
 warning[ZC320] optimizer.type=Lamb at stage 3 is not LAMB: one trust ratio a rank's flat shard, not one a layer
   ZeRO hands the optimizer one flat tensor; DeepSpeed calls it untested (zero/utils.py:45)
   try: parallelism=ddp, or optimizer=adamw""",

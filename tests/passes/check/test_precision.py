@@ -20,13 +20,13 @@ error[ZC401] precision.dtype=bf16 needs compute capability 8.0; T4 has 7.5
   below 8.0 bf16 products are emulated: DeepSpeed accepts it, and it crawls
   try: precision=fp16
 error[ZC402] precision.tf32=true needs a GPU of compute capability 8.0; T4 has 7.5
-  try: precision=fp32""",
+  try: precision.tf32=false""",
     ),
     (
         {"precision": {"dtype": "fp32", "tf32": True}, "hardware.accelerator": "cpu"},
         """\
 error[ZC402] precision.tf32=true needs a GPU of compute capability 8.0; this run is on cpu
-  try: precision=fp32""",
+  try: precision.tf32=false""",
     ),
     (
         {"precision": {"dtype": "bf16", "tf32": True}},
@@ -46,13 +46,13 @@ warning[ZC403] precision.dtype=fp16 works only on processors with fp16 arithmeti
         {"precision": LOWMEM, "parallelism.stage": 0},
         """\
 error[ZC404] precision.master_dtype=bf16 needs ZeRO stage 1, 2 or 3, not stage 0
-  try: parallelism=zero1, or precision=bf16""",
+  try: parallelism=zero1, or precision.master_dtype=fp32""",
     ),
     (
         {"precision": {"dtype": "fp16", "master_dtype": "fp16"}},
         """\
 error[ZC404] precision.master_dtype=fp16 works only as bf16 with precision.dtype=bf16, not with fp16
-  try: precision=bf16_lowmem, or precision.master_dtype=fp32""",
+  try: precision.master_dtype=fp32, or precision=bf16_lowmem""",
     ),
     (
         {"precision": {**LOWMEM, "grad_accum_dtype": "fp32"}, "parallelism.stage": 1},
@@ -66,13 +66,13 @@ error[ZC404] precision.master_dtype=bf16 has no effect at stage 1 with precision
         {"precision": LOWMEM, "offload.optimizer": "cpu", "optimizer.type": "Lion"},
         """\
 error[ZC405] precision.master_dtype=bf16 with an offloaded optimizer needs DeepSpeed's CPU Adam, not Lion
-  try: optimizer=adamw on cuda, or precision=bf16""",
+  try: optimizer=adamw, or precision.master_dtype=fp32""",
     ),
     (
         {"precision": LOWMEM, "offload.optimizer": "cpu", "hardware.accelerator": "cpu"},
         """\
 error[ZC405] precision.master_dtype=bf16 with an offloaded optimizer needs DeepSpeed's CPU Adam, not torch.optim's AdamW
-  try: optimizer=adamw on cuda, or precision=bf16""",
+  try: precision.master_dtype=fp32""",
     ),
     (
         {"precision": {"dtype": "bf16", "grad_accum_dtype": "fp32"}, "parallelism.stage": 0},
@@ -84,9 +84,9 @@ error[ZC406] precision.grad_accum_dtype=fp32 with dtype bf16 needs stage 1, 2 or
         {"precision": {"dtype": "bf16", "loss_scale": 128.0, "min_loss_scale": 0}},
         """\
 error[ZC407] precision.loss_scale=128.0 has no effect with dtype bf16: only fp16 scales the loss
-  try: precision=fp16
+  try: precision=fp16, or precision.loss_scale=0, its default
 error[ZC407] precision.min_loss_scale=0 has no effect with dtype bf16: only fp16 scales the loss
-  try: precision=fp16
+  try: precision=fp16, or precision.min_loss_scale=1, its default
 error[ZC408] precision.min_loss_scale=0 must be at least 1
   try: precision.min_loss_scale=1""",
     ),

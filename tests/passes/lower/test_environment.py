@@ -65,17 +65,17 @@ error[ZC811] env.CUDA_VISIBLE_DEVICES is set by torchrun or the launcher
 error[ZC812] env.A=true is not a text, and programs differ in what they take for true
   try: env.A=1 or '"true"'
 error[ZC812] env.B=None is not a name and a text for an environment
-  try: env.NAME=text
+  try: env.B='"..."', or ~env.B
 error[ZC812] env.C=['x'] is not a name and a text for an environment
-  try: env.NAME=text
+  try: env.C='"..."', or ~env.C
 error[ZC812] env.1D='x' is not a name and a text for an environment
-  try: env.NAME=text
+  try: +env.NAME=TEXT, the name of letters, digits and _
 error[ZC812] env.E F='x' is not a name and a text for an environment
-  try: env.NAME=text
+  try: +env.NAME=TEXT, the name of letters, digits and _
 error[ZC812] env.='x' is not a name and a text for an environment
-  try: env.NAME=text
+  try: +env.NAME=TEXT, the name of letters, digits and _
 error[ZC812] env.G='a\\x00b' is not a name and a text for an environment
-  try: env.NAME=text""",
+  try: env.G='"..."', or ~env.G""",
         ),
     ],
 )

@@ -158,7 +158,7 @@ error[ZC201] batch.global_batch_size=64 cannot be reached on 8 ranks
             topology(8),
             """\
 error[ZC202] batch.global_batch_size=-8 must be at least 1
-  try: batch.global_batch_size=1
+  try: batch.global_batch_size=8
 error[ZC202] batch.micro_batch_size=0 must be at least 1
   try: batch.micro_batch_size=1""",
         ),

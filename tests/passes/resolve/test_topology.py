@@ -84,7 +84,7 @@ error[ZC210] parallelism.tensor_parallel_degree=3 does not divide the world of 1
             """\
 error[ZC210] parallelism.sequence_parallel_degree=32 does not divide the world of 8 ranks
   world = num_nodes x gpus_per_node = 8; its divisors: 1, 2, 4, 8
-  try: parallelism.sequence_parallel_degree=8""",
+  try: parallelism.sequence_parallel_degree=4""",
         ),
         (
             {"tensor_parallel_degree": 8},

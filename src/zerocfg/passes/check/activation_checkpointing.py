@@ -33,7 +33,7 @@ def partition_needs_tensor_parallel(plan: Plan, _: frozenset[str]) -> Iterator[D
             path="activation_checkpointing.partition_activations",
             message="activation_checkpointing.partition_activations=true has no effect: it splits over tensor-parallel ranks",
             detail=("parallelism.tensor_parallel_degree=1",),
-            hint="activation_checkpointing=full",
+            hint="activation_checkpointing.partition_activations=false",
         )
 
 
@@ -50,11 +50,13 @@ def options_need_enabled(plan: Plan, asked: frozenset[str]) -> Iterator[Diagnost
         )
     for name in _OPTIONS:
         if getattr(section, name) and not section.enabled:
+            off = f"activation_checkpointing.{name}=false"
             yield Diagnostic(
                 code="ZC315",
                 path=f"activation_checkpointing.{name}",
                 message=f"activation_checkpointing.{name}=true has no effect: activation checkpointing is off",
-                hint="activation_checkpointing=full, or activation_checkpointing.enabled=true",
+                # contiguous memory needs more than that
+                hint=off if name.startswith("contiguous") else f"activation_checkpointing.enabled=true, or {off}",
             )
 
 

@@ -12,6 +12,13 @@ _NVME = {
 }
 
 
+def _to_nvme(plan: Plan, kind: str) -> str:
+    """What offloads the optimizer, or the parameters too, to NVMe."""
+    path = "" if plan.offload.nvme_path else " offload.nvme_path=/local_nvme"
+    option = "all_nvme" if kind == "param" or plan.offload.param != "none" else "optimizer_nvme"
+    return f"offload={option}{path}" + ("" if plan.zero.stage == 3 else " parallelism=zero3")
+
+
 def parameters_need_stage_3(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
     """ZC302 (engine.py:2773 hands offload_param to stage 3 only)."""
     if plan.offload.param != "none" and plan.zero.stage != 3:
@@ -19,7 +26,8 @@ def parameters_need_stage_3(plan: Plan, _: frozenset[str]) -> Iterator[Diagnosti
             code="ZC302",
             path="offload.param",
             message=f"offload.param={plan.offload.param} has no effect at stage {plan.zero.stage}: only stage 3 shards parameters",
-            hint="parallelism=zero3, or offload=optimizer",
+            hint="parallelism=zero3, or "
+            + ("offload=optimizer" if plan.offload.optimizer == "cpu" and plan.zero.stage else "offload.param=none"),
         )
 
 
@@ -30,7 +38,7 @@ def optimizer_needs_sharding(plan: Plan, _: frozenset[str]) -> Iterator[Diagnost
             code="ZC304",
             path="offload.optimizer",
             message=f"offload.optimizer={plan.offload.optimizer} needs ZeRO stage 1, 2 or 3; at stage 0 the first step fails",
-            hint="parallelism=zero1, or offload=none",
+            hint=f"parallelism=zero{plan.offload.least_stage}, or offload=none",
         )
 
 
@@ -62,7 +70,7 @@ def nvme_needs_a_path(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
             severity=Severity.WARNING,
             path="offload.nvme_path",
             message=f"offload.nvme_path={offload.nvme_path} is not used: nothing is offloaded to nvme",
-            hint="offload=optimizer_nvme or offload=all_nvme",
+            hint=f"offload.nvme_path=null, or {_to_nvme(plan, 'optimizer')}",
         )
 
 
@@ -73,27 +81,24 @@ def partial_offload(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
         yield Diagnostic(
             code="ZC308", path="offload.ratio", message=f"offload.ratio={ratio} is not between 0 and 1", hint="offload.ratio=1.0"
         )
-    elif ratio < 1 and plan.zero.stage != 3:
-        yield Diagnostic(
-            code="ZC308",
-            path="offload.ratio",
-            message=f"offload.ratio={ratio} needs stage 3, not stage {plan.zero.stage}",
-            hint="parallelism=zero3, or offload.ratio=1.0",
-        )
-    elif ratio < 1 and plan.offload.optimizer == "none":
-        yield Diagnostic(
-            code="ZC308",
-            path="offload.ratio",
-            message=f"offload.ratio={ratio} has no effect: the optimizer is not offloaded",
-            hint="offload=optimizer",
-        )
-    elif ratio < 1 and not plan.optimizer.is_cpu_adam_offloaded:
-        yield Diagnostic(
-            code="ZC308",
-            path="offload.ratio",
-            message=f"offload.ratio={ratio} works with DeepSpeed's CPU Adam only, not with {plan.optimizer.described}",
-            hint="optimizer=adamw, or offload.ratio=1.0",
-        )
+    elif ratio < 1:
+        wants = []
+        if plan.zero.stage != 3:
+            wants.append(("needs stage 3, not stage " + str(plan.zero.stage), "parallelism=zero3"))
+        if plan.offload.optimizer == "none":
+            wants.append(("has no effect: the optimizer is not offloaded", "offload=optimizer"))
+        if not plan.optimizer.is_cpu_adam_offloaded:
+            wants.append((f"works with DeepSpeed's CPU Adam only, not with {plan.optimizer.described}", "optimizer=adamw"))
+        # on cpu no option of the group optimizer is DeepSpeed's Adam
+        together = " ".join(change for _, change in wants) if plan.hardware.is_cuda or plan.optimizer.is_cpu_adam_offloaded else ""
+        if wants:
+            yield Diagnostic(
+                code="ZC308",
+                path="offload.ratio",
+                message=f"offload.ratio={ratio} {wants[0][0]}",
+                detail=tuple(f"it also {want}" for want, _ in wants[1:]),
+                hint=(f"{together}, or " if together else "") + "offload.ratio=1.0",
+            )
 
 
 def nvme_buffer_size(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
@@ -114,29 +119,30 @@ def nvme_buffer_size(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
 
 def nvme_counts(plan: Plan, asked: frozenset[str]) -> Iterator[Diagnostic]:
     """ZC317: no buffer, or a value of nvme offload where nothing goes to nvme."""
-    for name in (*_NVME["param"], *_NVME["optimizer"]):
-        value, least = getattr(plan.offload, name), 0 if name == "param_max_in_cpu" else 1
-        path = f"offload.{name}"
-        if not isinstance(value, bool) and value < least:
-            yield Diagnostic(code="ZC317", path=path, message=f"{path}={value} must be at least {least}", hint=f"{path}={max(least, 4)}")
     for kind, names in _NVME.items():
         device = getattr(plan.offload, kind)
         for name in names:
-            value, path = getattr(plan.offload, name), f"offload.{name}"
+            value, path, least = getattr(plan.offload, name), f"offload.{name}", 0 if name == "param_max_in_cpu" else 1
+            too_small = not isinstance(value, bool) and value < least
             set_by_user = value if isinstance(value, bool) else f"offload.{name}" in asked
-            if device != "nvme" and set_by_user:
+            if device == "nvme" and too_small:
+                message = f"{path}={value} must be at least {least}"
+                yield Diagnostic(code="ZC317", path=path, message=message, hint=f"{path}={max(least, 4)}")
+            elif device != "nvme" and set_by_user:
+                off = f"{path}={'false' if isinstance(value, bool) else 'null'}"
                 yield Diagnostic(
                     code="ZC317",
                     path=path,
                     message=f"{path}={value} has no effect: offload.{kind}={device}, not nvme",
-                    hint=f"offload.{kind}=nvme, or drop {path}",
+                    hint=off if too_small else f"{off}, or {_to_nvme(plan, kind)}",
                 )
 
 
 def offload_on_cpu(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
-    """ZC314: nothing is gained where the accelerator's memory is host memory."""
+    """ZC314: nothing is gained where the accelerator's memory is host memory. Lion runs there only as an offloaded optimizer."""
     for name in ("optimizer", "param"):
-        if getattr(plan.offload, name) != "none" and not plan.hardware.is_cuda:
+        needed = name == "optimizer" and plan.optimizer.type == "Lion"
+        if getattr(plan.offload, name) != "none" and not plan.hardware.is_cuda and not needed:
             yield Diagnostic(
                 code="ZC314",
                 severity=Severity.WARNING,

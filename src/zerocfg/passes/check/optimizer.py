@@ -29,7 +29,7 @@ def lamb(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
             code="ZC320",
             path="precision.master_dtype",
             message="precision.master_dtype=bf16 fails at the first step with Lamb, which has no bf16 kernel",
-            hint="precision=bf16",
+            hint="precision.master_dtype=fp32",
         )
     if plan.zero.stage >= 1:
         yield Diagnostic(
@@ -38,7 +38,7 @@ def lamb(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
             path="optimizer.type",
             message=f"optimizer.type=Lamb at stage {plan.zero.stage} is not LAMB: one trust ratio a rank's flat shard, not one a layer",
             detail=("ZeRO hands the optimizer one flat tensor; DeepSpeed calls it untested (zero/utils.py:45)",),
-            hint="parallelism=ddp, or optimizer=adamw",
+            hint="optimizer=adamw" if plan.offload.optimizer != "none" else "parallelism=ddp, or optimizer=adamw",
         )
 
 

@@ -13,9 +13,13 @@ def _capability(plan: Plan) -> str:
     return ".".join(map(str, plan.hardware.compute_capability))
 
 
+def _sharded(plan: Plan) -> str:
+    return f"parallelism=zero{max(1, plan.offload.least_stage)}"
+
+
 def bf16_units(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
     """ZC401: below compute capability 8.0 bf16 is emulated: accepted in silence, many times slower."""
-    if plan.hardware.is_cuda and plan.precision.dtype == "bf16" and plan.hardware.compute_capability < (8, 0):
+    if plan.hardware.is_cuda and plan.precision.dtype == "bf16" and (0, 0) < plan.hardware.compute_capability < (8, 0):
         yield Diagnostic(
             code="ZC401",
             path="precision.dtype",
@@ -29,13 +33,13 @@ def tf32_units(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
     """ZC402: TF32 exists on compute capability 8.0 and above, for fp32 products."""
     if not plan.precision.tf32:
         return
-    if not plan.hardware.is_cuda or plan.hardware.compute_capability < (8, 0):
+    if not plan.hardware.is_cuda or (0, 0) < plan.hardware.compute_capability < (8, 0):
         where = f"{plan.hardware.gpu or 'this GPU'} has {_capability(plan)}" if plan.hardware.is_cuda else "this run is on cpu"
         yield Diagnostic(
             code="ZC402",
             path="precision.tf32",
             message=f"precision.tf32=true needs a GPU of compute capability 8.0; {where}",
-            hint="precision=fp32",
+            hint="precision.tf32=false",
         )
     elif plan.precision.dtype != "fp32":
         yield Diagnostic(
@@ -70,14 +74,14 @@ def bf16_master(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
             code="ZC404",
             path=path,
             message=f"{path}={precision.master_dtype} works only as bf16 with precision.dtype=bf16, not with {precision.dtype}",
-            hint="precision=bf16_lowmem, or precision.master_dtype=fp32",
+            hint=f"precision.master_dtype=fp32, or precision=bf16_lowmem{'' if plan.zero.stage else f' {_sharded(plan)}'}",
         )
     elif plan.zero.stage == 0:
         yield Diagnostic(
             code="ZC404",
             path=path,
             message="precision.master_dtype=bf16 needs ZeRO stage 1, 2 or 3, not stage 0",
-            hint="parallelism=zero1, or precision=bf16",
+            hint=f"{_sharded(plan)}, or precision.master_dtype=fp32",
         )
     elif plan.zero.stage == 1 and precision.grad_accum_dtype == "fp32" and plan.offload.optimizer != "cpu":
         yield Diagnostic(
@@ -92,7 +96,8 @@ def bf16_master(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
             code="ZC405",
             path=path,
             message=f"{path}=bf16 with an offloaded optimizer needs DeepSpeed's CPU Adam, not {plan.optimizer.described}",
-            hint="optimizer=adamw on cuda, or precision=bf16",
+            # on cpu no option of the group optimizer is DeepSpeed's Adam
+            hint=f"{'optimizer=adamw, or ' if plan.hardware.is_cuda else ''}precision.master_dtype=fp32",
         )
 
 
@@ -104,7 +109,7 @@ def accumulation_dtype(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
             code="ZC406",
             path="precision.grad_accum_dtype",
             message=f"precision.grad_accum_dtype={precision.grad_accum_dtype} with dtype {precision.dtype} needs stage 1, 2 or 3, not 0",
-            hint="parallelism=zero1, or precision.grad_accum_dtype=null",
+            hint=f"{_sharded(plan)}, or precision.grad_accum_dtype=null",
         )
 
 
@@ -120,7 +125,7 @@ def loss_scale_without_fp16(plan: Plan, _: frozenset[str]) -> Iterator[Diagnosti
                 code="ZC407",
                 path=f"precision.{name}",
                 message=f"precision.{name}={value} has no effect with dtype {plan.precision.dtype}: only fp16 scales the loss",
-                hint="precision=fp16",
+                hint=f"precision=fp16, or precision.{name}={getattr(default, name):g}, its default",
             )
 
 

@@ -22,6 +22,11 @@ _STAGES_1_AND_UP = {
 }
 
 
+def _off(path: str, value: object) -> str:
+    """The override that takes a value back, whether an override or the group's option wrote it."""
+    return f"{path}={'false' if isinstance(value, bool) else 'null'}"
+
+
 def stage_3_values(plan: Plan, asked: frozenset[str]) -> Iterator[Diagnostic]:
     """ZC306: asked for, but read at stage 3 only; DeepSpeed ignores them below in silence."""
     stage, zero = plan.zero.stage, plan.zero
@@ -36,12 +41,12 @@ def stage_3_values(plan: Plan, asked: frozenset[str]) -> Iterator[Diagnostic]:
     named += ["zero_hpz_partition_size"] if zero.zero_hpz_partition_size != 1 else []
     named += ["leaf_module_classes"] if zero.leaf_module_classes else []
     for name in named:
-        path = f"parallelism.{name}"
+        path, value = f"parallelism.{name}", getattr(zero, name)
         yield Diagnostic(
             code="ZC306",
             path=path,
-            message=f"{path}={getattr(zero, name)} has no effect at stage {stage}: only stage 3 reads it",
-            hint=f"parallelism=zero3, or drop {path}",
+            message=f"{path}={value} has no effect at stage {stage}: only stage 3 reads it",
+            hint=f"parallelism=zero3, or {_off(path, value)}",
         )
 
 
@@ -53,7 +58,7 @@ def stages_1_2_values(plan: Plan, asked: frozenset[str]) -> Iterator[Diagnostic]
             code="ZC311",
             path="parallelism.round_robin_gradients",
             message=f"parallelism.round_robin_gradients=true has no effect at stage {stage}: only stages 1 and 2 read it",
-            hint="~parallelism.round_robin_gradients",
+            hint="parallelism.round_robin_gradients=false",
         )
     for name, stages in _STAGES_1_AND_UP.items():
         if f"zero.{name}" in asked and getattr(zero, name) and stage not in stages:
@@ -62,7 +67,7 @@ def stages_1_2_values(plan: Plan, asked: frozenset[str]) -> Iterator[Diagnostic]
                 code="ZC311",
                 path=path,
                 message=f"{path}={getattr(zero, name)} has no effect at stage {stage}",
-                hint=f"drop {path}, or a stage that reads it: {', '.join(map(str, stages))}",
+                hint=f"{path}=null, or a stage that reads it: {', '.join(map(str, stages))}",
             )
 
 
@@ -90,16 +95,19 @@ def zeropp_without_gain(plan: Plan, _: frozenset[str]) -> Iterator[Diagnostic]:
             severity=Severity.WARNING,
             path="parallelism.zero_quantized_gradients",
             message="parallelism.zero_quantized_gradients=true has no effect on one node: it quantizes traffic between nodes",
-            hint="parallelism=zero3, or hardware.num_nodes=2 or more",
+            hint="parallelism.zero_quantized_gradients=false, or hardware.num_nodes=2 or more",
         )
     if zero.zero_hpz_partition_size >= topology.world_size > 1:
+        # the fewest nodes that hold more than one group
+        nodes = 2 * zero.zero_hpz_partition_size / topology.nproc_per_node
         yield Diagnostic(
             code="ZC309",
             severity=Severity.WARNING,
             path="parallelism.zero_hpz_partition_size",
             message=f"parallelism.zero_hpz_partition_size={zero.zero_hpz_partition_size} covers the whole world of {topology.world_size}",
             detail=("a second shard of all parameters would be kept for nothing",),
-            hint="parallelism.zero_hpz_partition_size=null, or hardware.num_nodes=2 or more",
+            hint="parallelism.zero_hpz_partition_size=null"
+            + (f", or hardware.num_nodes={nodes:.0f} or more" if nodes.is_integer() else ""),
         )
 
 
@@ -117,7 +125,7 @@ def zeropp_with_tensor_parallel(plan: Plan, _: frozenset[str]) -> Iterator[Diagn
                 code="ZC318",
                 path=path,
                 message=f"{path}={getattr(zero, name)} groups ranks without regard to parallelism.tensor_parallel_degree={tp}",
-                hint="parallelism.tensor_parallel_degree=1, or parallelism=zero3",
+                hint=f"parallelism.tensor_parallel_degree=1, or {_off(path, getattr(zero, name))}",
             )
 
 

@@ -61,7 +61,8 @@ def lower_environment(
             found.append(Diagnostic(code="ZC812", path=path, message=message, hint=f"{path}={either}"))
         elif not _is_name(name) or not isinstance(value, (str, int, float)) or "\0" in str(value):
             message = f"{path}={HIDDEN if is_secret(name) else repr(value)} is not a name and a text for an environment"
-            found.append(Diagnostic(code="ZC812", path=path, message=message, hint="env.NAME=text"))
+            hint = f"{path}='\"...\"', or ~{path}" if _is_name(name) else "+env.NAME=TEXT, the name of letters, digits and _"
+            found.append(Diagnostic(code="ZC812", path=path, message=message, hint=hint))
         else:
             chosen[name] = (str(value), asked(path))
     found += _unreadable_arch_list(

@@ -5,6 +5,8 @@ Same order as DeepSpeed's own inference (runtime/config.py:607-656), but in whol
 
 from __future__ import annotations
 
+import math
+
 from zerocfg.diagnostics import Diagnostic
 from zerocfg.plan import BatchPlan, TopologyPlan
 from zerocfg.provenance import Reason, asked, rule
@@ -26,8 +28,11 @@ def resolve_batch(config: BatchConfig, topology: TopologyPlan) -> Resolved[Batch
     tp, sp = topology.tensor_parallel_degree, topology.sequence_parallel_degree
     reasons["data_parallel_size"] = rule(_PASS, f"world / (tensor x sequence parallel) = {topology.world_size} / ({tp} x {sp})")
     if below:
+        # the least global batch is one of each of the others
+        others = [given[name] for name in _FIELDS[1:] if given.get(name, 0) > 0]
+        least = {**dict.fromkeys(_FIELDS, 1), "global_batch_size": math.prod(others) * dp}
         problems = [
-            Diagnostic(code="ZC202", path=f"batch.{n}", message=f"batch.{n}={given[n]} must be at least 1", hint=f"batch.{n}=1")
+            Diagnostic(code="ZC202", path=f"batch.{n}", message=f"batch.{n}={given[n]} must be at least 1", hint=f"batch.{n}={least[n]}")
             for n in below
         ]
         return Resolved(_plan(1, 1, dp), reasons, problems)

@@ -86,10 +86,10 @@ def _problems(config: CommunicationConfig, hardware: HardwareFacts) -> Iterator[
         text = f"{path}={minutes:g} must be at least {_LEAST_MINUTES:g}: the ranks' start alone takes seconds"
         yield Diagnostic(code="ZC221", path=path, message=text, hint=f"{path}=10")
     path, level = "communication.nccl_debug", config.nccl_debug
-    if level and level.upper() not in _NCCL_DEBUG:
+    if level and not hardware.is_cuda:
+        yield Diagnostic(code="ZC224", path=path, message=f"{path}={level} has no effect on cpu: NCCL is not used", hint=f"{path}=null")
+    elif level and level.upper() not in _NCCL_DEBUG:
         options = ", ".join(_NCCL_DEBUG)
         yield Diagnostic(
             code="ZC224", path=path, message=f"{path}={level} is not one of {options}: NCCL ignores it in silence", hint=f"{path}=INFO"
         )
-    elif level and not hardware.is_cuda:
-        yield Diagnostic(code="ZC224", path=path, message=f"{path}={level} has no effect on cpu: NCCL is not used", hint=f"{path}=null")

@@ -98,12 +98,12 @@ def _problems(config: ContainerConfig) -> Iterator[Diagnostic]:
     if kind is ContainerKind.none:
         for name in _NEEDS_KIND:
             if getattr(config, name):
-                path = f"container.{name}"
+                path, off = f"container.{name}", "[]" if isinstance(getattr(config, name), list) else "null"
                 yield Diagnostic(
                     code="ZC740",
                     path=path,
                     message=f"{path}={getattr(config, name)} has no effect without a container",
-                    hint="container=docker, container=apptainer or container=pyxis",
+                    hint=f"container=docker, or {path}={off}",
                 )
         return
     if not config.image or not _is_word(config.image):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from zerocfg.diagnostics import Diagnostic
 from zerocfg.facts import ModelFacts
 from zerocfg.provenance import Reason, asked, rule
@@ -21,12 +23,13 @@ def resolve_model(config: ModelConfig) -> Resolved[ModelFacts | None]:
     given = {name: getattr(config, name) for name in _NEEDED}
     if all(value is None for value in given.values()):
         return Resolved(None, {})
+    written = [name for name, value in given.items() if value is not None]
     problems = [
         Diagnostic(
             code="ZC130",
             path=f"model.{name}",
             message=f"model.{name} is missing while other dims are given",
-            hint=f"model.{name}=VALUE, or model=none to describe nothing",
+            hint=f"model.{name}=VALUE, or {' '.join(f'model.{other}=null' for other in written)} to describe nothing",
         )
         for name, value in given.items()
         if value is None
@@ -49,8 +52,13 @@ def resolve_model(config: ModelConfig) -> Resolved[ModelFacts | None]:
     if dims["num_hidden_layers"] > MOST_LAYERS:
         problems.append(_out_of_range("num_hidden_layers", dims["num_hidden_layers"], f"at most {MOST_LAYERS}", f"{MOST_LAYERS} or fewer"))
     if not problems:
-        problems = [*_must_divide("hidden_size", hidden, heads)] if config.head_dim is None else []
-        problems += _must_divide("num_attention_heads", heads, dims["num_key_value_heads"], "num_key_value_heads")
+        problems = []
+        if config.head_dim is None and hidden % heads:
+            near = f"hidden_size={hidden // heads * heads or heads} or {(hidden // heads + 1) * heads}"
+            problems.append(_not_a_multiple("hidden_size", hidden, heads, "num_attention_heads", near))
+        if heads % (groups := dims["num_key_value_heads"]):
+            fits = f"num_key_value_heads={math.gcd(heads, groups)}"
+            problems.append(_not_a_multiple("num_attention_heads", heads, groups, "num_key_value_heads", fits))
     if problems:
         return Resolved(None, {}, problems)
     options = {
@@ -69,15 +77,11 @@ def _out_of_range(name: str, value: int, allowed: str, hint: str) -> Diagnostic:
     return Diagnostic(code="ZC131", path=f"model.{name}", message=f"model.{name}={value} must be {allowed}", hint=f"model.{name}={hint}")
 
 
-def _must_divide(name: str, value: int, by: int, by_name: str = "num_attention_heads") -> list[Diagnostic]:
-    if value % by == 0:
-        return []
-    return [
-        Diagnostic(
-            code="ZC131",
-            path=f"model.{name}",
-            message=f"model.{name}={value} is not a multiple of model.{by_name}={by}",
-            detail=(f"{value} / {by} = {value / by:.4g}",),
-            hint=f"model.{name}={value // by * by or by} or {(value // by + 1) * by}",
-        )
-    ]
+def _not_a_multiple(name: str, value: int, by: int, by_name: str, instead: str) -> Diagnostic:
+    return Diagnostic(
+        code="ZC131",
+        path=f"model.{name}",
+        message=f"model.{name}={value} is not a multiple of model.{by_name}={by}",
+        detail=(f"{value} / {by} = {value / by:.4g}",),
+        hint=f"model.{instead}",
+    )

@@ -26,7 +26,7 @@ def resolve_topology(config: ParallelismConfig, hardware: HardwareFacts, model: 
     problems: list[Diagnostic] = []
     for name, degree in degrees.items():
         if degree < 1 or world % degree:
-            problems.append(_does_not_divide(f"parallelism.{name}", degree, world))
+            problems.append(_does_not_divide(f"parallelism.{name}", degree, world, model))
             degrees[name] = 1
     if model is not None:
         problems += _model_limits(degrees, model)
@@ -63,9 +63,10 @@ def _divisors(n: int) -> list[int]:
     return low + [n // d for d in reversed(low) if d * d != n]
 
 
-def _does_not_divide(path: str, degree: int, world: int) -> Diagnostic:
+def _does_not_divide(path: str, degree: int, world: int, model: ModelFacts | None) -> Diagnostic:
     options = _divisors(world)
-    nearest = min(options, key=lambda d: (abs(d - degree), d))
+    usable = [d for d in options if model is None or _fits(d, model, split=path.endswith("sequence_parallel_degree"))]
+    nearest = min(usable, key=lambda d: (abs(d - degree), d))
     return Diagnostic(
         code="ZC210",
         path=path,
@@ -73,6 +74,11 @@ def _does_not_divide(path: str, degree: int, world: int) -> Diagnostic:
         detail=(f"world = num_nodes x gpus_per_node = {world}; its divisors: {', '.join(map(str, options))}",),
         hint=f"{path}={nearest}",
     )
+
+
+def _fits(degree: int, model: ModelFacts, *, split: bool) -> bool:
+    """Whether the model's heads, and where sequences are split their length, go with a degree."""
+    return model.num_attention_heads % degree == 0 and not (split and model.sequence_length % degree)
 
 
 def _not_both(degrees: dict[str, int]) -> Diagnostic:
