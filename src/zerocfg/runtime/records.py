@@ -13,12 +13,11 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.emit import replace_text
 from zerocfg.progress import StepBar
 from zerocfg.runtime.collectives import Collectives
 from zerocfg.runtime.measured import PARTS, Measured, measured
 from zerocfg.runtime.predicted import peak_flops, predicted, step_flops
-from zerocfg.runtime.record_files import METRICS, SUMMARY, drop_redone, keep_earlier
+from zerocfg.runtime.record_files import METRICS, SUMMARY, Lines, drop_redone, keep_earlier, keep_summary
 from zerocfg.runtime.split import Split
 from zerocfg.runtime.torch_profile import TorchProfile
 from zerocfg.runtime.trackers import Trackers
@@ -36,8 +35,9 @@ FOUND_ONCE = ("communication_share", "exposed_communication_share", "profile_tra
 class Recorder:
     """Follows the steps of one loop. All ranks call it in step: at a logged step it averages loss and times over them.
 
-    Speed and times are counted from the end of the first step of each start, which pays for allocations, compilation and NCCL's
-    connections. A resumed run goes on with the files of the one before: lines of steps that are done again are dropped.
+    A record that cannot be written (a full disk) is told and is no reason to lose the run. Speed and times are counted from the end of
+    the first step of each start, which pays for allocations, compilation and NCCL's connections. A resumed run goes on with the files
+    of the one before: lines of steps that are done again are dropped.
     """
 
     def __init__(self, run: Run, engine: Any, resumed: Resumed) -> None:
@@ -95,7 +95,7 @@ class Recorder:
                     keep_earlier(run.output_dir)
                 else:
                     drop_redone(run.output_dir / METRICS, 0)
-                self._metrics = stack.enter_context((run.output_dir / METRICS).open("a", encoding="utf-8"))
+                self._metrics = Lines(run.output_dir / METRICS)
                 self._trackers = Trackers(run, self._start, self._earlier.get("trackers", {}))
                 stack.callback(self._trackers.close)
                 if "ZEROCFG_RUN_DIR" not in os.environ and sys.stdout.isatty():
@@ -219,7 +219,7 @@ class Recorder:
         if self._main and self._summary:
             self._summary |= {"steps": self._completed, "finished": self.finished, "checkpoint_seconds": self._checkpoint_seconds()}
             self._summary |= self._trace.shares()
-            replace_text(self._run.output_dir / SUMMARY, json.dumps(self._summary, indent=2) + "\n")
+            keep_summary(self._run.output_dir / SUMMARY, self._summary)
 
     def _note(self, step: int, found: Measured, rates: Mapping[str, float | None], now: float) -> None:
         memory = max(found.memory_by_rank)
@@ -233,8 +233,7 @@ class Recorder:
             "time": time.time(),
         }
         line = json.dumps(record)
-        self._metrics.write(line + "\n")
-        self._metrics.flush()
+        self._metrics.append(line)
         self._trackers.scalars({name: value for name, value in record.items() if name not in ("step", "time")}, step)
         self._update_summary(step, found.loss, memory, now)
         total = self._run.plan.train.steps

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from zerocfg.diagnostics import ConfigProblems, Diagnostic
@@ -36,15 +37,23 @@ class Trackers:
 
     def scalars(self, record: Mapping[str, float | None], step: int) -> None:
         values = {f"train/{name}": value for name, value in record.items() if value is not None and name not in UNLOGGED}
-        for tracker in self._trackers.values():
-            tracker.scalars(values, step)
+        for name, tracker in list(self._trackers.items()):
+            self._try(name, partial(tracker.scalars, values, step))
 
     def facts(self) -> dict[str, Any]:
         return {name: tracker.facts() for name, tracker in self._trackers.items()}
 
     def close(self) -> None:
-        for tracker in self._trackers.values():
-            tracker.close()
+        for name, tracker in list(self._trackers.items()):
+            self._try(name, tracker.close)
+
+    def _try(self, name: str, call: Callable[[], None]) -> None:
+        """One that cannot write (a full disk) is told and left out from then on: no reason to lose the run."""
+        try:
+            call()
+        except OSError as problem:
+            del self._trackers[name]
+            log.warning("train.trackers: %s cannot write any more: %s; the run goes on", name, problem.strerror or problem)
 
 
 class _TensorBoard:
