@@ -122,7 +122,7 @@ error[ZC115] train.steps=012 is text on the command line, because of its leading
   decided by: command line: train.steps=012
   try: train.steps=12
 error[ZC116] batch.micro_batch_size=1,2 asks for several runs; this command takes one
-  the training script runs sweeps: ./train.py batch.micro_batch_size=1,2
+  the training script runs sweeps: python train.py -m batch.micro_batch_size=1,2
   decided by: command line: batch.micro_batch_size=1,2
   try: one value
 

@@ -94,7 +94,7 @@ def sweep(override: Any) -> Diagnostic:
         code="ZC116",
         path=str(override.key_or_group),
         message=f"{shown(override.input_line)} asks for several runs; this command takes one",
-        detail=("the training script runs sweeps: ./train.py " + shlex.quote(line),),
+        detail=("the training script runs sweeps: python train.py -m " + shlex.quote(line),),
         hint=hint,
         decided_by=command_line(override),
     )
