@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -127,6 +129,22 @@ def test_ctrl_c_leaves_the_jobs_to_slurm(app: Path, slurm: SlurmCluster) -> None
     assert told in out
     assert "Traceback" not in out
     assert slurm.job_state(job) == "RUNNING"
+
+
+def test_a_closed_stdout_leaves_the_jobs_to_slurm(app: Path, slurm: SlurmCluster) -> None:
+    command = [sys.executable, "app.py", "what=sleep"]
+    launcher = subprocess.Popen(command, cwd=app, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert launcher.stdout is not None
+    assert launcher.stderr is not None
+    eventually((app / "out dir/0/sleeping").exists)
+    launcher.stdout.close()
+    with launcher.stderr:
+        err = launcher.stderr.read()
+    assert launcher.wait(60) == 141
+    assert "stdout was closed: 1 job goes on under SLURM; `zerocfg jobs " in err
+    assert "Traceback" not in err
+    (script,) = (app / "out dir/slurm").glob("*_submission.sh")
+    assert slurm.job_state(script.name.removesuffix("_submission.sh")) == "RUNNING"
 
 
 def test_a_rerun_submits_only_what_did_not_finish(app: Path) -> None:
