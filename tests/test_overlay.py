@@ -144,3 +144,15 @@ def test_memory_is_told_beside_problems_that_do_not_change_it(container: Callabl
     assert codes({"parallelism.stage": 2, "parallelism.sub_group_size": 1000}) == {"ZC306", "ZC501"}
     # what takes memory is not settled yet
     assert codes({"parallelism.stage": 2, "offload.param": "cpu"}) == {"ZC302"}
+
+
+def test_a_change_that_another_check_refuses_is_not_suggested(container: Callable[..., dict[str, Any]]) -> None:
+    """Lamb cannot be offloaded."""
+
+    def hint(optimizer: str) -> str:
+        changes = {"hardware.memory_bytes": 4 * 2**30, "model.num_hidden_layers": 300, "optimizer.type": optimizer}
+        (found,) = (d for d in examine(container(changes)).diagnostics if d.code == "ZC501")
+        return found.hint
+
+    assert "offload=" in hint("AdamW")
+    assert "offload=" not in hint("Lamb")

@@ -113,7 +113,7 @@ def examine(
     problems += found
     problems += [*check_plan(plan, as_written(reasons)), *check_profile(plan)]
     if plan.hardware.is_cuda and not any(map(_changes_memory, problems)):
-        problems += check_memory(plan)
+        problems += check_memory(plan, allowed=_as_sound_as(plan, as_written(reasons)))
 
     leaves = lower_deepspeed(plan, reasons)
     over = laid_over(config.deepspeed, plan)
@@ -167,6 +167,16 @@ def _changes_memory(problem: Diagnostic) -> bool:
     section = problem.path.partition(".")[0]
     follows = section in _MEMORY_FOLLOWS or problem.path == "optimizer.type"
     return problem.severity is Severity.ERROR and follows and problem.code not in _NO_EFFECT
+
+
+def _as_sound_as(plan: Plan, written: frozenset[str]) -> Callable[[Plan], bool]:
+    """Whether a changed plan has no error that `plan` itself does not have."""
+
+    def errors(of: Plan) -> set[tuple[str, str]]:
+        return {(d.code, d.path) for d in check_plan(of, written) if d.severity is Severity.ERROR}
+
+    known = errors(plan)
+    return lambda other: errors(other) <= known
 
 
 OPEN = ("parallelism.stage", "offload.optimizer", "offload.param", "activation_checkpointing.enabled", "batch.micro_batch_size")

@@ -27,8 +27,12 @@ SHOWN = 3
 """Parts and changes that are named."""
 
 
-def check_memory(plan: Plan, trace: ActivationTrace | None = None) -> Iterator[Diagnostic]:
+def check_memory(
+    plan: Plan, trace: ActivationTrace | None = None, *, allowed: Callable[[Plan], bool] = lambda _: True
+) -> Iterator[Diagnostic]:
     """Problems of a plan's memory. Nothing for a model that is not described: nothing is known about it.
+
+    allowed: whether the other checks take a plan; only such ones are suggested.
 
     Codes: ZC501 does not fit, ZC502 host memory, ZC503 close to the limit.
     """
@@ -37,11 +41,11 @@ def check_memory(plan: Plan, trace: ActivationTrace | None = None) -> Iterator[D
     except ModelNotDescribed:
         return
     if not found.fits:
-        yield _does_not_fit(plan, found, trace)
+        yield _does_not_fit(plan, found, trace, allowed)
     elif found.needed_bytes > CLOSE_TO_LIMIT * found.memory_bytes:
-        yield _close(plan, found, trace)
+        yield _close(plan, found, trace, allowed)
     if 0 < plan.hardware.host_memory_bytes < found.host_bytes_per_node:
-        yield _host(plan, found, trace)
+        yield _host(plan, found, trace, allowed)
 
 
 COUNTS_DIFFER = 0.03
@@ -73,11 +77,13 @@ def _profile(problem: str, hint: str) -> Diagnostic:
     return Diagnostic(code="ZC504", path="model.profile", message=f"model.profile {problem}", hint=hint)
 
 
-def fitting(plan: Plan, trace: ActivationTrace | None, *, accept: Callable[[MemoryEstimate], bool]) -> list[Variant]:
-    """The cheapest changes that `accept` takes, none of which gives up all that another one gives up."""
+def fitting(
+    plan: Plan, trace: ActivationTrace | None, allowed: Callable[[Plan], bool], *, accept: Callable[[MemoryEstimate], bool]
+) -> list[Variant]:
+    """The cheapest changes that `accept` and `allowed` take, none of which gives up all that another one gives up."""
     found: list[Variant] = []
     for variant in variants(plan):
-        if any(variant.exceeds(other) for other in found):
+        if any(variant.exceeds(other) for other in found) or not allowed(variant.plan):
             continue
         result = estimate(variant.plan, trace)
         if accept(result) and not 0 < plan.hardware.host_memory_bytes < result.host_bytes_per_node:
@@ -87,8 +93,8 @@ def fitting(plan: Plan, trace: ActivationTrace | None, *, accept: Callable[[Memo
     return found
 
 
-def _does_not_fit(plan: Plan, found: MemoryEstimate, trace: ActivationTrace | None) -> Diagnostic:
-    changes = fitting(plan, trace, accept=lambda e: e.fits)
+def _does_not_fit(plan: Plan, found: MemoryEstimate, trace: ActivationTrace | None, allowed: Callable[[Plan], bool]) -> Diagnostic:
+    changes = fitting(plan, trace, allowed, accept=lambda e: e.fits)
     spare = human_bytes(found.needed_bytes - found.context_bytes - found.peak_allocated_bytes)
     return Diagnostic(
         code="ZC501",
@@ -107,8 +113,8 @@ def _does_not_fit(plan: Plan, found: MemoryEstimate, trace: ActivationTrace | No
     )
 
 
-def _close(plan: Plan, found: MemoryEstimate, trace: ActivationTrace | None) -> Diagnostic:
-    changes = fitting(plan, trace, accept=lambda e: e.fits and e.needed_bytes <= CLOSE_TO_LIMIT * e.memory_bytes)
+def _close(plan: Plan, found: MemoryEstimate, trace: ActivationTrace | None, allowed: Callable[[Plan], bool]) -> Diagnostic:
+    changes = fitting(plan, trace, allowed, accept=lambda e: e.fits and e.needed_bytes <= CLOSE_TO_LIMIT * e.memory_bytes)
     return Diagnostic(
         code="ZC503",
         severity=Severity.WARNING,
@@ -122,7 +128,7 @@ def _close(plan: Plan, found: MemoryEstimate, trace: ActivationTrace | None) -> 
     )
 
 
-def _host(plan: Plan, found: MemoryEstimate, trace: ActivationTrace | None) -> Diagnostic:
+def _host(plan: Plan, found: MemoryEstimate, trace: ActivationTrace | None, allowed: Callable[[Plan], bool]) -> Diagnostic:
     offload = plan.offload
     options = []
     for change, overrides in (
@@ -131,6 +137,9 @@ def _host(plan: Plan, found: MemoryEstimate, trace: ActivationTrace | None) -> D
         (replace(offload, optimizer="none", param="none"), "offload=none"),
     ):
         if change == offload or ("nvme" in change.optimizer and plan.zero.stage != 3):
+            continue
+        # a folder stands for the one that the user would name
+        if not allowed(replace(plan, offload=replace(change, nvme_path=change.nvme_path or "/nvme"))):
             continue
         result = estimate(replace(plan, offload=change), trace)
         if result.fits and result.host_bytes_per_node <= plan.hardware.host_memory_bytes:
