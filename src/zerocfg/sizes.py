@@ -3,7 +3,7 @@
 Stage 3 spends its time on the host: with the repeated block as leaf module it takes one fetch for the block instead of one for each
 module (42-57 against 28-35 thousand tokens/s for a 1.3 B GPT on two H200 at micro batch 4). Bucket and prefetch then hold a block,
 so that the next block is on its way while one computes; norms and biases stay whole, because each that does not is waited for and
-released in Python in both passes (29.4 against 34.2 thousand tokens/s a GPU). Where the card has room, weights stay gathered from the
+released in Python in both passes (29.4 against 34.2 thousand tokens/s a GPU). Where the GPU has room, weights stay gathered from the
 forward to the backward pass, and torch's own linear layers, which keep them too, cost no memory then.
 Without leaf modules the sizes follow the widely used rule by hidden size (Hugging Face Trainer's values for "auto"): hidden^2,
 0.9 hidden^2, 10 hidden.
@@ -56,13 +56,13 @@ def shape_of(model: ModelFacts | None, parameters: ModelParameters | None) -> Sh
 
 
 KEPT_SHARE = 0.1
-"""Of a card, for weights that stay gathered from the forward to the backward pass."""
+"""Of a GPU, for weights that stay gathered from the forward to the backward pass."""
 WALKS = 3
 """Times that a step passes the parameters at most: forward, recomputation, backward."""
 
 
 def keeps_weights(shape: Shape, memory_bytes: int, width: int) -> bool:
-    """Whether a card of this size has room for all weights, width bytes each, through both passes."""
+    """Whether a GPU of this size has room for all weights, width bytes each, through both passes."""
     return 0 < shape.whole * width <= KEPT_SHARE * memory_bytes
 
 
@@ -88,7 +88,7 @@ def zero_sizes(shape: Shape, stage: int, *, by_block: bool, keep: bool = False) 
     if shape.whole:
         sizes = {name: _capped(size, shape.whole) for name, size in sizes.items()}
     if keep:
-        stay = "weights stay gathered from the forward to the backward pass: at most a tenth of the card"
+        stay = "weights stay gathered from the forward to the backward pass: at most a tenth of the GPU"
         sizes["stage3_max_live_parameters"] = Size(shape.whole, f"the whole model: {stay}")
         sizes["stage3_max_reuse_distance"] = Size(WALKS * shape.whole, f"{WALKS} x the model: {stay}")
     gathered = sizes["allgather_bucket_size"]
@@ -97,13 +97,12 @@ def zero_sizes(shape: Shape, stage: int, *, by_block: bool, keep: bool = False) 
 
 
 def _bucket(shape: Shape, by_block: bool) -> Size:
-    square = shape.hidden**2
-    if not shape.hidden:
-        return Size(min(shape.block, LARGEST_BUCKET), f"gradients of a block at once: {shape.block} parameters")
-    if by_block and square <= LARGEST_BUCKET // 2:
-        times = max(1, min(round(shape.block / square), LARGEST_BUCKET // square))
-        return Size(times * square, f"{times} x hidden_size^2 = {times} x {shape.hidden}^2: gradients of a block at once")
-    return Size(square, f"hidden_size^2 = {shape.hidden}^2")
+    """One reduction a block: a bucket that lacks a few elements of it reduces each block's last matrix apart."""
+    if not by_block and shape.hidden:
+        return Size(shape.hidden**2, f"hidden_size^2 = {shape.hidden}^2")
+    if shape.block > LARGEST_BUCKET:
+        return Size(LARGEST_BUCKET, f"1e8 at most: a block has {shape.block} parameters")
+    return Size(shape.block, f"gradients of a block at once: {shape.block} parameters")
 
 
 def _prefetch(shape: Shape, by_block: bool) -> Size:

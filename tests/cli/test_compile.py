@@ -22,7 +22,7 @@ def test_json_is_exactly_the_four_products(cli: Any) -> None:
     assert list(told) == ["deepspeed", "torchrun", "environment", "resources"]
     assert told["deepspeed"]["train_batch_size"] == 256
     assert told["deepspeed"]["train_micro_batch_size_per_gpu"] * told["deepspeed"]["gradient_accumulation_steps"] * 4 == 256
-    assert told["deepspeed"]["zero_optimization"]["reduce_bucket_size"] == 5 * 4096**2
+    assert told["deepspeed"]["zero_optimization"]["reduce_bucket_size"] == 100_000_000
     assert told["torchrun"][:3] == ["--nnodes=1", "--nproc-per-node=4", "--standalone"]
     assert told["environment"]["OMP_NUM_THREADS"] == "12"
     assert told["resources"] == {

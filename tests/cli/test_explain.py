@@ -14,7 +14,7 @@ def test_the_pass_and_the_rule_of_one_value(cli: Any) -> None:
     status, out, err = cli("explain", "zero_optimization.reduce_bucket_size", "parallelism=zero3", "hardware=a100x4", "model=llama2_7b")
     assert (status, err) == (0, "")
     assert out == (
-        "zero_optimization.reduce_bucket_size = 83886080  # resolve.zero: 5 x hidden_size^2 = 5 x 4096^2: gradients of a block at once\n"
+        "zero_optimization.reduce_bucket_size = 100000000  # resolve.zero: 1e8 at most: a block has 202383360 parameters\n"
     )
 
 

@@ -16,7 +16,7 @@ ZERO3: dict[str, Any] = {
     "overlap_comm": True,
     "contiguous_gradients": True,
     "reduce_scatter": True,
-    "reduce_bucket_size": 3145728,
+    "reduce_bucket_size": 3152384,
     "stage3_prefetch_bucket_size": 3152384,
     "stage3_param_persistence_threshold": 5120,
     "stage3_max_live_parameters": 13188096,
