@@ -199,7 +199,7 @@ def test_a_dry_run_needs_no_slurm(tmp_path: Path) -> None:
         (
             True,
             [
-                "  go on from the last checkpoint: the same command with hydra.sweep.dir='/s 1'",
+                "  go on from the last checkpoint: the same command with 'hydra.sweep.dir=\"/s 1\"'",
                 "  try: a longer hydra.launcher.signal_delay_s: time for a step and a checkpoint",
             ],
         ),
