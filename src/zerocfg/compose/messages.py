@@ -131,7 +131,11 @@ def failed_override(override: Any, error: BaseException, loader: Loader, cfg: Di
             hint=hide_override(str(override.input_line)).lstrip("+"),
         )
     if cause is not None:
-        return wrong_type(path, override.value(), cause, decided_by=command_line(override))
+        value, full = override.value(), str(cause.full_key or "")
+        for name in full.removeprefix(f"{path}.").split(".") if full.startswith(f"{path}.") else ():
+            if isinstance(value, dict) and name in value:  # {num_nodes: x}: told of the key in the braces
+                path, value = f"{path}.{name}", value[name]
+        return wrong_type(path, value, cause, decided_by=command_line(override))
     return file_problem(error, loader, path)
 
 
@@ -150,7 +154,14 @@ def unknown_key(override: Any, loader: Loader, cfg: DictConfig | None) -> Diagno
     detail: tuple[str, ...] = ()
     section = path.partition(".")[0]
     dotted = path.replace("/", ".")
-    if not override.is_delete() and "." not in path and loader.is_group(path):
+    given = override.value()
+    strange = [f"{path}.{name}" for name in given if f"{path}.{name}" not in known] if isinstance(given, dict) and path in known else []
+    if strange:
+        message = f"{strange[0]} does not exist"
+        siblings = [key.removeprefix(f"{path}.") for key in known if key.startswith(f"{path}.")]
+        near = nearest(strange[0].removeprefix(f"{path}."), siblings)
+        meant = [f"{path}.{name}" for name in near] or [f"one of {', '.join(siblings)}"]
+    elif not override.is_delete() and "." not in path and loader.is_group(path):
         message = f"{path} is a group, but the defaults list of the config does not name it"
         meant = [f"+{line.lstrip('+')}"]
     elif override.is_delete():
