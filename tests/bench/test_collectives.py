@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerocfg.bench.collectives import DEFAULT_SIZES, ELEMENT, OPS, alg_gbps, bus_factor, bus_gbps, parse_sizes, rounded, size_text
+from zerocfg.bench.collectives import DEFAULT_SIZES, ELEMENT, OPS, alg_gbps, bus_gbps, parse_sizes, rounded, size_text
+from zerocfg.planner.rates import bus_factor
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ import pytest
 
 from zerocfg.bench.collectives import OPS
 from zerocfg.bench.comm import check, curves, judge, measured_in, rows
-from zerocfg.bench.curve import CommCurve, curve_file, write_curve
+from zerocfg.bench.curve import CommCurve, together, write_curve
 from zerocfg.compiler import compile_run
 from zerocfg.diagnostics import ConfigProblems, Severity
+from zerocfg.probe.links import curve_file
 
 Make = Callable[..., dict[str, Any]]
 GIB = 2**30
@@ -80,6 +81,36 @@ def test_the_file(tmp_path: Path) -> None:
     write_curve(made, file)
     assert json.loads(file.read_text()) == made.as_dict()
     assert made.as_dict()["all_reduce"] == [[1024, 3e-5], [GIB, 0.00325]]
+
+
+def test_a_later_measurement_of_less_keeps_the_rest(tmp_path: Path) -> None:
+    """A look at one size takes nothing away from what the planner reads; another release's curve is replaced."""
+    file = tmp_path / "comm.json"
+    whole = curve(points={"all_reduce": ((1024, 3e-5), (GIB, 0.004)), "all_gather": ((1024, 2.5e-5),)})
+    assert together(whole, file) == whole
+    write_curve(whole, file)
+    look = curve(points={"all_reduce": ((GIB, 0.003),), "broadcast": ((GIB, 0.003),)})
+    assert dict(together(look, file).points) == {
+        "all_reduce": ((1024, 3e-5), (GIB, 0.003)),
+        "broadcast": ((GIB, 0.003),),
+        "all_gather": ((1024, 2.5e-5),),
+    }
+    newer = curve(points={"all_reduce": ((GIB, 0.003),)}, version="another")
+    assert together(newer, file) == newer
+    broken = [json.dumps({**whole.as_dict(), "all_reduce": rows}) for rows in (3, [[1]])]
+    for damaged in ("{", "[]", "null", *broken):
+        file.write_text(damaged)
+        assert together(look, file) == look
+
+
+def test_what_serves_the_planner() -> None:
+    """Small and large sizes of what training uses, by the backend that trains."""
+    points = dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter"), ((1024, 3e-05), (GIB, 0.004)))
+    assert curve(points=points).serves_planner()
+    assert not curve(points=points, backend="gloo").serves_planner()
+    assert curve(points=points, backend="gloo", gpu="cpu").serves_planner()
+    assert not curve(points={**points, "all_gather": ((GIB, 0.004),)}).serves_planner()
+    assert not curve(points={**points, "reduce_scatter": ((1024, 3e-5),)}).serves_planner()
 
 
 def test_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

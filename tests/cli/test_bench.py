@@ -46,6 +46,21 @@ def test_a_curve_that_cannot_be_written_is_shown(cli: Any, monkeypatch: pytest.M
         assert told.removeprefix("error[ZC875] ") == "file/there/comm.json cannot be written: Not a directory"
 
 
+def test_it_says_whether_the_planner_goes_by_it(cli: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    file = tmp_path / "zerocfg" / "comm-cpu-x2-gloo.json"
+    ops = ("all_reduce", "all_gather", "reduce_scatter")
+    for points, said in (
+        (dict.fromkeys(ops, ((1024, 0.001),)), f"written to {file}\n"),
+        (dict.fromkeys(ops, ((2**26, 1.0),)), f"written to {file}, which zerocfg plan goes by\n"),  # beside the small ones of before
+    ):
+        curve = CommCurve(backend="gloo", world=2, nodes=1, gpu="cpu", link="host", link_gbps=0.0, version="v", points=points)
+        monkeypatch.setattr(bench, "measure", lambda *given, curve=curve: [curve])
+        status, _, err = cli("bench", "comm", *QUICK)
+        assert (status, err[-len(said) :]) == (0, said)
+    assert json.loads(file.read_text())["all_reduce"] == [[1024, 1e-3], [2**26, 1.0]]
+
+
 def test_ranks_that_fail_are_quoted(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     real = bench.measure
     monkeypatch.setattr(bench, "measure", lambda *given: real(*given, python="/bin/false"))

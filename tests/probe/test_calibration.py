@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from zerocfg.compiler import examine
 from zerocfg.compose import compose
 from zerocfg.facts import HardwareFacts
+from zerocfg.planner.rates import Curve, rates_of
 from zerocfg.probe.calibration import calibration_file, decide, stored_calibration
 
 BASE = ("model=gpt_1b3", "hardware=h200x2")
@@ -91,3 +93,70 @@ def test_auto_goes_by_the_calibration(cache: Path) -> None:
     (cache / "calibration-h200-sxm-141gb-x2.json").write_text(json.dumps(WHOLE), encoding="utf-8")
     run: Any = examine(compose([*BASE, "parallelism=auto"]).container, decide=decide).run
     assert "from the calibration of this machine" in run.provenance["zero_optimization.stage"].reason
+
+
+CURVE = {
+    "backend": "nccl",
+    "gpu": "H200-SXM-141GB",
+    "all_reduce": [[1024, 30e-6], [2**30, 0.004]],
+    "all_gather": [[1024, 25e-6], [2**30, 0.002]],
+    "reduce_scatter": [[2**30, 0.002]],
+    "broadcast": [[1024, 25e-6]],
+}
+"""As zerocfg bench comm writes it; one collective without a small size."""
+
+
+def test_the_links_are_those_that_bench_comm_measured(cache: Path, hardware: HardwareFacts) -> None:
+    file = cache / "comm-h200-sxm-141gb-x2-nccl.json"
+    file.write_text(json.dumps(CURVE), encoding="utf-8")
+    stored = stored_calibration(hardware)
+    assert stored.problems == ()
+    assert stored.found == {
+        "all_reduce": [[1024.0, 30.0], [float(2**30), 4000.0]],  # two ranks: 2 x 1/2 of the buffer is on the bus
+        "all_gather": [[512.0, 25.0], [float(2**29), 2000.0]],
+        "source": "data sheet, links by zerocfg bench comm (comm-h200-sxm-141gb-x2-nccl.json)",
+    }
+    rates = rates_of(hardware, stored.found)
+    assert rates.all_gather == Curve(25.0, pytest.approx(2**29 / 1975 / 1e3))
+    assert (rates.reduce_scatter, rates.matmul_tflops) == (rates_of(hardware).reduce_scatter, rates_of(hardware).matmul_tflops)
+
+
+def test_a_calibration_made_since_keeps_its_links(cache: Path, hardware: HardwareFacts) -> None:
+    calibration, file = cache / "calibration-h200-sxm-141gb-x2.json", cache / "comm-h200-sxm-141gb-x2-nccl.json"
+    calibration.write_text(json.dumps(WHOLE), encoding="utf-8")
+    file.write_text(json.dumps(CURVE), encoding="utf-8")
+    for older, newer, gathers in ((calibration, file, [[512.0, 25.0], [float(2**29), 2000.0]]), (file, calibration, WHOLE["all_gather"])):
+        os.utime(older, (1, 1))
+        os.utime(newer, (2, 2))
+        found = stored_calibration(hardware).found
+        assert found is not None
+        assert (found["all_gather"], found["matmul_tflops"]) == (gathers, WHOLE["matmul_tflops"])
+        assert ("links by zerocfg bench comm" in found["source"]) == (newer is file)
+
+
+def test_links_beside_a_calibration_of_another_number(cache: Path, hardware: HardwareFacts) -> None:
+    (cache / "calibration-h200-sxm-141gb-x8.json").write_text(json.dumps(WHOLE), encoding="utf-8")
+    (cache / "comm-h200-sxm-141gb-x2-nccl.json").write_text(json.dumps(CURVE), encoding="utf-8")
+    found = stored_calibration(hardware).found
+    assert found is not None
+    assert found["source"].startswith("calibration of the same GPU (calibration-h200-sxm-141gb-x8.json), links by zerocfg bench comm (")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "is not JSON"),
+        ("[1]", "holds list, not an object"),
+        (json.dumps({**CURVE, "all_reduce": [[1024]]}), "has no measurement in all_reduce"),
+        (json.dumps({**CURVE, "all_gather": 3}), "has no measurement in all_gather"),
+        (json.dumps({**CURVE, "all_gather": [[1024, "slow"]]}), "has no measurement in all_gather"),
+    ],
+)
+def test_a_curve_that_cannot_be_used_is_said(cache: Path, hardware: HardwareFacts, content: str, said: str) -> None:
+    """ZC513."""
+    file = cache / "comm-h200-sxm-141gb-x2-nccl.json"
+    file.write_text(content, encoding="utf-8")
+    stored = stored_calibration(hardware)
+    assert stored.found is None
+    assert [d.code for d in stored.problems] == ["ZC513"]
+    assert stored.problems[0].message.startswith(f"{file} {said}")

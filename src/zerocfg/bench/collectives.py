@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from zerocfg.planner.rates import bus_factor
+
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 ELEMENT = 4
 """Bytes of a float32."""
@@ -11,13 +13,6 @@ DEFAULT_SIZES = {"nccl": "1K:1G:4", "gloo": "1K:64M:4"}
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _SIZE = re.compile(r"(\d+)([KMG]?)(?:I?B)?", re.IGNORECASE)
 _MOST = 64 * 2**30
-
-
-def bus_factor(op: str, world: int) -> float:
-    """Bus bandwidth / algorithm bandwidth: what each link carries of what the operation moves."""
-    if op == "all_reduce":
-        return 2 * (world - 1) / world
-    return 1.0 if op == "broadcast" else (world - 1) / world
 
 
 def alg_gbps(size: int, seconds: float) -> float:

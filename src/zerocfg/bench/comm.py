@@ -17,6 +17,7 @@ from zerocfg.bench.curve import CommCurve
 from zerocfg.diagnostics import ConfigProblems, Diagnostic, Severity
 from zerocfg.emit import COMPILED, LAUNCH, read_compiled, write_compiled
 from zerocfg.facts import HardwareFacts
+from zerocfg.probe.links import curve_gpu
 from zerocfg.runtime.stored_plan import plan_from
 
 RESULT = "comm.json"
@@ -144,7 +145,7 @@ def curves(found: Mapping[str, Any], hardware: HardwareFacts) -> list[CommCurve]
                 backend=backend,
                 world=hardware.num_nodes * hardware.gpus_per_node,
                 nodes=hardware.num_nodes,
-                gpu=(hardware.gpu or hardware.name) if hardware.is_cuda else "cpu",
+                gpu=curve_gpu(hardware),
                 link=(hardware.network if between else hardware.link) if on_link else "host",
                 link_gbps=(hardware.network_gbps if between else hardware.link_gbps) if on_link else 0.0,
                 version=f"torch {versions['torch']}" + (f", NCCL {versions['nccl']}" if on_link and versions["nccl"] else ""),

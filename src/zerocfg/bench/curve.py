@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from zerocfg.emit import replace_text
+from zerocfg.planner.rates import COLLECTIVES
+from zerocfg.probe.links import spans
 
 Points = tuple[tuple[int, float], ...]
 
@@ -39,15 +39,28 @@ class CommCurve:
 
     def as_dict(self) -> dict[str, Any]:
         """The file: {backend, world, link, ..., all_reduce: [[bytes, seconds], ...], ...}."""
-        head = {name: getattr(self, name) for name in ("backend", "world", "nodes", "gpu", "link", "link_gbps", "version")}
-        return {**head, **{op: [[size, seconds] for size, seconds in points] for op, points in self.points.items()}}
+        return {**self.head(), **{op: [[size, seconds] for size, seconds in points] for op, points in self.points.items()}}
+
+    def head(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("backend", "world", "nodes", "gpu", "link", "link_gbps", "version")}
+
+    def serves_planner(self) -> bool:
+        """Whether latency and bandwidth of what training uses can be read off it."""
+        trains = self.backend == ("gloo" if self.gpu == "cpu" else "nccl")
+        return trains and all(spans([size for size, _ in self.points.get(op, ())]) for op in COLLECTIVES)
 
 
-def curve_file(gpu: str, world: int, nodes: int, backend: str) -> Path:
-    """Where the curve of this hardware lies: $XDG_CACHE_HOME/zerocfg/comm-h200-sxm-141gb-x2-nccl.json."""
-    name = re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-") or "cpu"
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(cache) / "zerocfg" / f"comm-{name}-x{world}{f'-n{nodes}' if nodes > 1 else ''}-{backend}.json"
+def together(curve: CommCurve, file: Path) -> CommCurve:
+    """With the sizes and collectives that the file has of the same machine and versions, and this curve lacks."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        if {name: found[name] for name in curve.head()} != curve.head():
+            return curve
+        older = {op: {int(size): float(seconds) for size, seconds in found[op]} for op in found.keys() - curve.head().keys()}
+    except (OSError, ValueError, TypeError, KeyError):  # none, or not one of ours
+        return curve
+    points = {op: older.get(op, {}) | dict(curve.points.get(op, ())) for op in dict.fromkeys([*curve.points, *older])}
+    return replace(curve, points={op: tuple(sorted(rows.items())) for op, rows in points.items()})
 
 
 def write_curve(curve: CommCurve, file: Path) -> None:

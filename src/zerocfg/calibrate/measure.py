@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from zerocfg.planner.rates import bus_factor
+
 MIB = 2**20
 BLOCKS, MODULES = 8, 8
 """Of the model that times stage 3's hooks."""
@@ -153,8 +155,7 @@ def collective(name: str, device: Any, world: int) -> list[list[float]]:
         }
         dist.barrier()
         took = seconds(calls[name], device, repeats=5)
-        share = (world - 1) / world * (2 if name == "all_reduce" else 1)
-        points.append([share * whole.numel() * 4, took * 1e6])
+        points.append([bus_factor(name, world) * whole.numel() * 4, took * 1e6])
     return points
 
 

@@ -11,13 +11,14 @@ from typing import Any
 
 from zerocfg.bench.collectives import OPS, size_text
 from zerocfg.bench.comm import RESULT, check, judge, measure, measured_in, program, rows
-from zerocfg.bench.curve import CommCurve, curve_file, write_curve
+from zerocfg.bench.curve import CommCurve, together, write_curve
 from zerocfg.cli import output
 from zerocfg.cli.compile import TARGETS
 from zerocfg.cli.outcome import detect, examine_overrides
 from zerocfg.compose import Composed
 from zerocfg.diagnostics import Diagnostic, Severity, has_errors
 from zerocfg.launch.preflight import check_machine
+from zerocfg.probe.links import curve_file
 from zerocfg.units import counted
 
 
@@ -74,12 +75,13 @@ def comm_command(
             return 1
         curves = measure(result.run, backends, sizes, chosen)
     problems = [found for curve in curves for found in judge(curve, {**os.environ, **result.run.environment})]
-    files = []
+    files: dict[Path, str] = {}
     for curve in curves:
         file = _file(curve, out, several=len(curves) > 1)
+        kept = curve if out else together(curve, file)
         try:
-            write_curve(curve, file)
-            files.append(file)
+            write_curve(kept, file)
+            files[file] = ", which zerocfg plan goes by" if not out and kept.serves_planner() else ""
         except OSError as problem:  # what was measured is told all the same
             message = f"{file} cannot be written: {problem.strerror or problem}"
             problems.append(Diagnostic(code="ZC875", message=message, hint="--out FILE in a folder that you may write"))
@@ -95,8 +97,8 @@ def comm_command(
     else:
         output.product("\n".join(table(curves)))
         output.report(problems)
-        for file in files:
-            output.say(f"written to {file}")
+        for file, use in files.items():
+            output.say(f"written to {file}{use}")
     if plot is not None:
         from zerocfg.cli.plots import draw
         from zerocfg.cli.plots_machine import comm_plot

@@ -198,6 +198,17 @@ def _links(hw: HardwareFacts) -> tuple[float, float]:
     return gather, reduce
 
 
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
+"""What training steps use: their curves."""
+
+
+def bus_factor(op: str, world: int) -> float:
+    """Bus bandwidth / algorithm bandwidth, as nccl-tests define it: what each link carries of what the operation moves."""
+    if op == "all_reduce":
+        return 2 * (world - 1) / world
+    return 1.0 if op == "broadcast" else (world - 1) / world
+
+
 CALIBRATED = ("attention_tflops", "memory_gbps", "launch_us", "h2d_gbps", "d2h_gbps", "stage3_module_us")
 """Numbers that a calibration holds under the same name."""
 
@@ -211,7 +222,7 @@ def calibrated(base: Rates, found: Mapping[str, Any]) -> Rates:
     if found.get("cpu_adam_per_core") and found.get("cpu_adam_cores"):
         per_core = float(found["cpu_adam_per_core"])
         changes["cpu_adam"] = base.cpu_adam / CPU_ADAM_PER_CORE * per_core
-    for name in ("all_reduce", "all_gather", "reduce_scatter"):
+    for name in COLLECTIVES:
         if points := found.get(name):
             changes[name] = fit(points)
     if "all_gather" in changes:

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.diagnostics import Diagnostic, Severity
+from zerocfg.diagnostics import Diagnostic
 from zerocfg.facts import Detected, HardwareFacts
+from zerocfg.planner.rates import COLLECTIVES
+from zerocfg.probe.cache import cache_folder, is_rate, refused, stem
+from zerocfg.probe.links import stored_links
 
 if TYPE_CHECKING:
     from zerocfg.compiler import Decision
     from zerocfg.schema import RunConfig
 
-CODES: dict[str, str] = {
-    "ZC513": "A calibration file cannot be used; the data sheet is.",
-}
 LABELS = ("gpu", "torch", "hardware")
 """Texts: what was measured."""
 RATES = (
     *("matmul_tflops", "attention_tflops", "memory_gbps", "launch_us", "h2d_gbps", "d2h_gbps"),
     *("cpu_adam_per_core", "stage3_module_us"),
 )
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,36 +35,43 @@ class Stored:
     problems: tuple[Diagnostic, ...] = ()
 
 
-def cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "zerocfg"
-
-
 def calibration_file(gpu: str, gpus_per_node: int, num_nodes: int = 1) -> Path:
     """gpu: the data sheet's name, or NVML's; cpu for a machine without."""
     return cache_folder() / f"{_stem(gpu)}-x{gpus_per_node}{f'-n{num_nodes}' if num_nodes > 1 else ''}.json"
 
 
 def _stem(gpu: str) -> str:
-    name = re.sub(r"[^a-z0-9]+", "-", gpu.lower().removeprefix("nvidia")).strip("-") or "cpu"
-    return f"calibration-{name}"
+    return f"calibration-{stem(gpu.lower().removeprefix('nvidia'))}"
 
 
 def stored_calibration(hardware: HardwareFacts) -> Stored:
-    """Of this hardware; of the same GPU in another number without its collectives; nothing where it was never calibrated."""
+    """Of this hardware; of the same GPU in another number without its collectives; nothing where it was never calibrated.
+
+    Collectives: what `zerocfg bench comm` measured on this hardware, unless it was calibrated since.
+    """
     gpu = hardware.gpu if hardware.is_cuda else "cpu"
     file = calibration_file(gpu, hardware.gpus_per_node, hardware.num_nodes)
-    if file.exists():
-        return _read(file, gpu)
-    others = sorted(file.parent.glob(f"{_stem(gpu)}-x*.json")) if file.parent.is_dir() else []
-    for other in others:
-        stored = _read(other, gpu)
-        if stored.found is None:
-            continue
-        kept = {name: value for name, value in stored.found.items() if name not in COLLECTIVES}
+    stored = _read(file, gpu) if file.exists() else _of_another_number(file, gpu)
+    links = stored_links(hardware)
+    problems = (*stored.problems, *links.problems)
+    found = dict(stored.found or {})
+    measured = any(name in found for name in COLLECTIVES)
+    if links.points and not (measured and file.stat().st_mtime > links.file.stat().st_mtime):
+        source = f"{found.get('source', 'data sheet')}, links by zerocfg bench comm ({links.file.name})"
+        return Stored({**found, **links.points, "source": source}, problems)
+    if found and not file.exists():
         ranks = f"{hardware.num_nodes} nodes of " if hardware.num_nodes > 1 else ""
-        source = f"calibration of the same GPU ({other.name}), links of {ranks}{hardware.gpus_per_node} by the data sheet"
-        return replace(stored, found={**kept, "source": source})
+        found["source"] += f", links of {ranks}{hardware.gpus_per_node} by the data sheet"
+    return Stored(found or None, problems)
+
+
+def _of_another_number(file: Path, gpu: str) -> Stored:
+    """Without collectives. file: the one that is missing."""
+    for other in sorted(file.parent.glob(f"{_stem(gpu)}-x*.json")) if file.parent.is_dir() else []:
+        stored = _read(other, gpu)
+        if stored.found is not None:
+            kept = {name: value for name, value in stored.found.items() if name not in COLLECTIVES}
+            return replace(stored, found={**kept, "source": f"calibration of the same GPU ({other.name})"})
     return Stored()
 
 
@@ -95,29 +99,15 @@ def _usable(name: str, value: object) -> bool:
     if name in LABELS:
         return isinstance(value, str)
     if name == "matmul_tflops":
-        return isinstance(value, dict) and all(map(_is_rate, value.values()))
+        return isinstance(value, dict) and all(map(is_rate, value.values()))
     if name in COLLECTIVES:
         pairs = isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value)
-        return pairs and bool(value) and all(_is_rate(number) for pair in value for number in pair)  # type: ignore[attr-defined]
-    return _is_rate(value) or (name.startswith("stage3_") and value == 0)
-
-
-def _is_rate(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf")
+        return pairs and bool(value) and all(is_rate(number) for pair in value for number in pair)  # type: ignore[attr-defined]
+    return is_rate(value) or (name.startswith("stage3_") and value == 0)
 
 
 def _refused(file: Path, why: str) -> Stored:
-    return Stored(
-        problems=(
-            Diagnostic(
-                code="ZC513",
-                severity=Severity.WARNING,
-                message=f"{file} {why}",
-                detail=("the data sheet is used instead",),
-                hint="zerocfg calibrate on the machine that trains, or delete the file",
-            ),
-        )
-    )
+    return Stored(problems=(refused(file, why, "zerocfg calibrate on the machine that trains, or delete the file"),))
 
 
 def decide(config: RunConfig, detected: Detected | None, torch: str = "") -> Decision:
