@@ -4,8 +4,8 @@ A task is plain data: model (dims), dtype, stage, checkpointing, micro, accumula
 measure: "speed" or "memory". Each gets fresh processes, forked off one that has imported torch and DeepSpeed: importing takes
 longer than measuring, and an engine leaves much behind (hooks that keep its memory, another torch.nn.functional.linear).
 
-With a world larger than the GPUs, one process is rank 0 of that world and its collectives do nothing: its memory besides NCCL's, the
-work of its host and of its GPU are a real rank's; its losses mean nothing, and its speed is one without communication.
+Alone, one process is rank 0 of that world, and its collectives end at once (lone_rank.py): its memory besides NCCL's, the work of its host
+and of its GPU are a real rank's; its losses mean nothing, and its speed is one without communication.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def task_of_run(run: CompiledRun, **more: Any) -> dict[str, Any]:
 
 
 def run_all(tasks: Sequence[Mapping[str, Any]], gpus: int, timeout: float, alone: bool = False) -> Iterator[dict[str, Any]]:
-    """timeout: seconds for each. alone: only rank 0 of the `gpus`, with collectives that do nothing.
+    """timeout: seconds for each. alone: only rank 0 of the `gpus`, with collectives that end at once.
 
     As each ends: what its measure returns and seconds (all of it), or problem.
     """
@@ -166,9 +166,9 @@ def join(store: Path, backend: str, rank: int, world: int, alone: bool) -> None:
     import torch
 
     if alone:
-        from torch.testing._internal.distributed.fake_pg import FakeStore
+        from lone_rank import BACKEND
 
-        torch.distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
+        torch.distributed.init_process_group(BACKEND, store=torch.distributed.HashStore(), rank=rank, world_size=world)
     else:
         torch.distributed.init_process_group(backend, init_method=f"file://{store}", rank=rank, world_size=world)
 

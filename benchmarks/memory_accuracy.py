@@ -89,7 +89,7 @@ def main() -> int:
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--hardware", default="h200x2", help="option of the group hardware; its number of GPUs is replaced")
     parser.add_argument("--only", default="", help="cases whose name contains this; several by commas")
-    parser.add_argument("--alone", action="store_true", help="one GPU: rank 0 of --gpus, with collectives that do nothing")
+    parser.add_argument("--alone", action="store_true", help="one GPU: rank 0 of --gpus, with collectives that end at once")
     parser.add_argument("--timeout", type=float, default=60, help="seconds a case")
     parser.add_argument("--json", type=Path, help="write predictions and measurements to this file")
     parser.add_argument("--dry-run", action="store_true", help="predictions only")

@@ -54,7 +54,7 @@ def main() -> int:
     parser.add_argument("--hardware", default="h200x2")
     parser.add_argument("--models", default="gpt_1b3,llama_1b")
     parser.add_argument("--global-batch", type=int, default=32)
-    parser.add_argument("--alone", action="store_true", help="one GPU: rank 0 of --gpus, with collectives that do nothing")
+    parser.add_argument("--alone", action="store_true", help="one GPU: rank 0 of --gpus, with collectives that end at once")
     parser.add_argument("--timeout", type=float, default=90, help="seconds a plan")
     parser.add_argument("--dry-run", action="store_true", help="predictions only")
     parser.add_argument("overrides", nargs="*", default=[])
@@ -82,6 +82,9 @@ def one(model: str, base: Sequence[str], given: argparse.Namespace) -> bool:
         tasks.append(task)
         names.append(" ".join(part.split("=")[-1] for part in overrides if "gradient_accumulation" not in part))
         predicted.append(prediction([*base, *overrides]))
+    if not tasks:
+        print(f"{model}: no plan compiles: zerocfg check {' '.join(base)}")
+        return False
     results: list[dict[str, Any]] = [{} for _ in tasks]
     if not given.dry_run:
         results = list(run_all(tasks, given.gpus, given.timeout, given.alone))

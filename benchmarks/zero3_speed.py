@@ -80,7 +80,7 @@ def main() -> int:
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--hardware", default="h200x2")
     parser.add_argument("--micro", default="4,16")
-    parser.add_argument("--alone", action="store_true", help="one GPU: rank 0 of --gpus, with collectives that do nothing")
+    parser.add_argument("--alone", action="store_true", help="one GPU: rank 0 of --gpus, with collectives that end at once")
     parser.add_argument("--timeout", type=float, default=90, help="seconds an engine")
     parser.add_argument("--vary", nargs="?", const="", help="names of variants by ';'; none: all")
     parser.add_argument("overrides", nargs="*", default=[])

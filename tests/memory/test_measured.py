@@ -34,7 +34,7 @@ MEASURED = {
     "llama z3 b16 ckpt": 63.36,
     "llama z3 b4 acc2 offload": 27.94,
 }
-"""GiB of rank 0 of two on an H200, torch 2.11, DeepSpeed 0.19.8 (--alone: collectives that do nothing)."""
+"""GiB of rank 0 of two on an H200, torch 2.11, DeepSpeed 0.19.8 (--alone; the collectives did nothing)."""
 
 
 @pytest.fixture(scope="module")
