@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerocfg.diagnostics import in_order, render_report
-from zerocfg.schema import FREE, GROUPS, SECTIONS, RunConfig
+from zerocfg.schema import FREE, GROUPS, SECTIONS, RunConfig, types
 from zerocfg.schema.load import load
 from zerocfg.schema.types import DType, NumaBinding, OffloadDevice
 
@@ -37,7 +38,7 @@ def test_values_as_yaml_and_the_command_line_give_them() -> None:
     assert type(read("optimizer", lr=1).lr) is float
     assert read("precision", dtype="bf16").dtype is DType.bf16
     assert read("precision", dtype=DType.bf16).dtype is DType.bf16
-    assert read("torchrun", numa_binding="core-complex").numa_binding is NumaBinding.core_complex
+    assert read("torchrun", numa_binding="core-complex").numa_binding is NumaBinding["core-complex"]
     assert read("offload", param="cpu", nvme_path=None) == dataclasses.replace(RunConfig().offload, param=OffloadDevice.cpu)
     assert load({"deepspeed": {"a": {"b": [1, None]}}, "env": {"X": "y"}})[0].deepspeed == {"a": {"b": [1, None]}}
 
@@ -117,3 +118,11 @@ def test_any_value_at_any_key_is_typed_or_reported(key: tuple[str, str], value: 
         assert got == value or getattr(got, "value", None) == value or getattr(got, "name", None) == value
     elif isinstance(value, (int, float)):
         assert got == value
+
+
+@pytest.mark.parametrize(
+    "enum", [each for each in vars(types).values() if isinstance(each, type) and issubclass(each, Enum) and each is not Enum]
+)
+def test_an_option_is_written_as_the_pages_and_torchrun_spell_it(enum: type[Enum]) -> None:
+    """OmegaConf reads a command line's text as a member's name; pages and commands show its value."""
+    assert [member.name for member in enum] == [member.value for member in enum]

@@ -65,14 +65,11 @@ class Positions(Enum):
     rotary = "rotary"
 
 
-class NumaBinding(Enum):
-    """torchrun --numa-binding; `none` leaves the option out."""
-
-    none = "none"
-    node = "node"
-    socket = "socket"
-    exclusive = "exclusive"
-    core_complex = "core-complex"
+# OmegaConf reads an option by its name, and torchrun's own spelling is no name in Python
+NumaBinding = Enum(
+    "NumaBinding", {"none": "none", "node": "node", "socket": "socket", "exclusive": "exclusive", "core-complex": "core-complex"}
+)
+"""torchrun --numa-binding; `none` leaves the option out."""
 
 
 class Profile(Enum):

@@ -41,7 +41,7 @@ def test_time_to_save_before_the_end() -> None:
         ({}, {}, {}, "one NUMA node, or no GPU to bind to"),
         ({}, {"numa_nodes": 2}, {"numa_binding": "node"}, "2 NUMA nodes: each rank stays on its GPU's"),
         ({}, {"numa_nodes": 2, "accelerator": "cpu"}, {}, "one NUMA node, or no GPU to bind to"),
-        ({"numa_binding": NumaBinding.core_complex}, {}, {"numa_binding": "core-complex"}, ""),
+        ({"numa_binding": NumaBinding["core-complex"]}, {}, {"numa_binding": "core-complex"}, ""),
         ({"numa_binding": NumaBinding.none}, {"numa_nodes": 2}, {}, ""),
         ({}, {"num_nodes": 2}, {"rdzv_port": 29500}, "one NUMA node, or no GPU to bind to"),
         ({"rdzv_port": 1234}, {}, {"rdzv_port": 1234}, "one NUMA node, or no GPU to bind to"),
