@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 from hydra.core.singleton import Singleton
 from hydra.version import VersionBase
+from hypothesis import HealthCheck, settings
 
 GIB = 2**30
+
+# The same examples in every run: what a change breaks is told by that change's run. --hypothesis-profile=search looks for new ones.
+# No deadline: a shared machine may stall any single example. Composing with Hydra makes examples slow, not wrong.
+settings.register_profile("zerocfg", deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.register_profile("search", settings.get_profile("zerocfg"), derandomize=False, print_blob=True)
+settings.load_profile("zerocfg")
 
 
 @pytest.fixture

@@ -13,9 +13,7 @@ LINE = re.compile(r"^[^\s=]+ = .*  # .+$")
 def test_the_pass_and_the_rule_of_one_value(cli: Any) -> None:
     status, out, err = cli("explain", "zero_optimization.reduce_bucket_size", "parallelism=zero3", "hardware=a100x4", "model=llama2_7b")
     assert (status, err) == (0, "")
-    assert out == (
-        "zero_optimization.reduce_bucket_size = 100000000  # resolve.zero: 1e8 at most: a block has 202383360 parameters\n"
-    )
+    assert out == ("zero_optimization.reduce_bucket_size = 100000000  # resolve.zero: 1e8 at most: a block has 202383360 parameters\n")
 
 
 def test_every_leaf_is_one_greppable_line(cli: Any) -> None:

@@ -81,7 +81,7 @@ def argument_value(view: View) -> Iterator[Finding]:
 @rule("ZC658", "a warmup longer than the whole schedule")
 def long_warmup(view: View) -> Iterator[Finding]:
     total, warmup = _argument(view, "total_num_steps"), _argument(view, "warmup_num_steps")
-    if total is None or warmup is None or warmup <= total:
+    if total is None or warmup is None or warmup <= total or total < 1:  # below 1: ZC657
         return
     written = "warmup_num_steps" in view.scheduler_params
     yield Finding(

@@ -122,11 +122,9 @@ def _offloads(config: RunConfig, hardware: HardwareFacts, base: Candidate, axes:
             continue  # of the two one is asked for, and otherwise
         changes: dict[str, Any] = {f"offload.{name}": device for name, device in devices.items()}
         words: tuple[str, ...] = (f"offload={option}",)
-        if "nvme" in option:
-            changes |= {"offload.pipeline_read": True, "offload.pipeline_write": True}
-            if config.parallelism.sub_group_size is None:
-                changes["parallelism.sub_group_size"] = SWAPPED_SUB_GROUP
-                words += (f"parallelism.sub_group_size={SWAPPED_SUB_GROUP}",)
+        if "nvme" in option and config.parallelism.sub_group_size is None:
+            changes["parallelism.sub_group_size"] = SWAPPED_SUB_GROUP
+            words += (f"parallelism.sub_group_size={SWAPPED_SUB_GROUP}",)
         yield base.also(words, changes)
 
 

@@ -32,7 +32,7 @@ class OffloadConfig:
     """nvme parameters: elements kept in host memory. Null: DeepSpeed's 1e9."""
     optimizer_buffer_count: Optional[Count] = None
     """nvme optimizer: number of host buffers. Null: DeepSpeed's 4."""
-    pipeline_read: bool = False
-    """nvme optimizer: read the next group while this one is updated."""
-    pipeline_write: bool = False
-    """nvme optimizer: write the last group while this one is updated."""
+    pipeline_read: Optional[bool] = None
+    """nvme optimizer: read the next group while this one is updated. Null: on with an nvme optimizer."""
+    pipeline_write: Optional[bool] = None
+    """nvme optimizer: write the last group while this one is updated. Null: on with an nvme optimizer."""

@@ -113,7 +113,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
         },
     ),
     (
-        {"offload": {"optimizer": "nvme", "param": "nvme", "nvme_path": "/nvme", "pipeline_read": True}},
+        {"offload": {"optimizer": "nvme", "param": "nvme", "nvme_path": "/nvme", "pipeline_read": False}},
         {
             "zero_optimization": {
                 **BY_MODULE,
@@ -122,8 +122,8 @@ CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
                     "pin_memory": True,
                     "nvme_path": "/nvme",
                     "buffer_count": 4,
-                    "pipeline_read": True,
-                    "pipeline_write": False,
+                    "pipeline_read": False,
+                    "pipeline_write": True,
                 },
                 "offload_param": {
                     "device": "nvme",

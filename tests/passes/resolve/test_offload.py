@@ -67,6 +67,14 @@ NONE: dict[str, Any] = {
             {"param_buffer_size": SMALL.num_parameters, "param_max_in_cpu": SMALL.num_parameters},
             f"DeepSpeed's default, capped at the model's {SMALL.num_parameters} parameters",
         ),
+        # the disk works while the CPU does, unless told otherwise
+        (
+            OffloadConfig(optimizer=OffloadDevice.nvme, nvme_path="/n", pipeline_write=False),
+            None,
+            EIGHT,
+            {"optimizer": "nvme", "nvme_path": "/n", "pipeline_read": True},
+            "DeepSpeed's default",
+        ),
         (
             OffloadConfig(
                 optimizer=OffloadDevice.nvme,

@@ -45,8 +45,8 @@ _OFFLOAD_OPTION = {
     ("nvme", "nvme"): "all_nvme",
 }
 """(optimizer, param) -> option."""
-_ON_BY_OPTION = ("pipeline_read", "pipeline_write")
-"""Off in DeepSpeed, on in the nvme options."""
+_ON_BY_RULE = ("pipeline_read", "pipeline_write")
+"""Off in DeepSpeed, on in zerocfg, with an nvme optimizer."""
 _LOSS_SCALE = {"loss_scale": 0, "initial_scale_power": 0, "loss_scale_window": 1, "hysteresis": 1, "min_loss_scale": 1}
 """fp16 field -> its least value in the group `precision`."""
 _ACTIVATION = (
@@ -129,7 +129,7 @@ def _offload(to: Expression) -> None:
             if path in to.left and (name != "buffer_count" or to.left[path] >= 1) and (name != "buffer_size" or to.left[path] >= 1):
                 to.move(path, f"offload.{ours}")
             elif devices[section] == "nvme" and path not in to.left:
-                if ours in _ON_BY_OPTION and option is not None:
+                if ours in _ON_BY_RULE:
                     to.values[f"offload.{ours}"] = False
                 elif to.described and ours in _NVME_DEFAULTS:
                     to.values[f"offload.{ours}"] = _NVME_DEFAULTS[ours]

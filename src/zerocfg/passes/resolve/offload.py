@@ -9,6 +9,7 @@ from zerocfg.resolved import Resolved
 from zerocfg.schema.activation_checkpointing import ActivationCheckpointingConfig
 from zerocfg.schema.load import field_names
 from zerocfg.schema.offload import OffloadConfig
+from zerocfg.schema.types import OffloadDevice
 
 _PASS = "resolve.offload"
 
@@ -28,6 +29,14 @@ def resolve_offload(config: OffloadConfig, model: ModelFacts | None, topology: T
             return default
         return int(given)
 
+    def pipeline(name: str) -> bool:
+        given = getattr(config, name)
+        if given is not None:
+            return bool(given)
+        swaps = config.optimizer is OffloadDevice.nvme
+        reasons[name] = rule(_PASS, "the disk works while the CPU does" if swaps else "no optimizer states on NVMe", "offload.optimizer")
+        return swaps
+
     in_cpu, in_cpu_why = _MAX_IN_CPU, _DEFAULT
     if model is not None and model.num_parameters < in_cpu:
         in_cpu, in_cpu_why = model.num_parameters, f"{_DEFAULT}, capped at the model's {model.num_parameters} parameters"
@@ -41,8 +50,8 @@ def resolve_offload(config: OffloadConfig, model: ModelFacts | None, topology: T
         param_buffer_size=count("param_buffer_size", *_param_buffer(model, topology)),
         param_max_in_cpu=count("param_max_in_cpu", in_cpu, in_cpu_why),
         optimizer_buffer_count=count("optimizer_buffer_count", _OPTIMIZER_BUFFERS, _DEFAULT),
-        pipeline_read=config.pipeline_read,
-        pipeline_write=config.pipeline_write,
+        pipeline_read=pipeline("pipeline_read"),
+        pipeline_write=pipeline("pipeline_write"),
     )
     return Resolved(plan, reasons)
 
