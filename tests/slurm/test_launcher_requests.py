@@ -34,7 +34,7 @@ def test_hostile_names_and_values_run_and_execute_nothing(app: Path) -> None:
 
 def test_an_outer_jobs_variables_and_the_launchers_environment(app: Path) -> None:
     outer = {
-        "SLURM_JOB_ID": "77",
+        "SLURM_JOB_ID": "7777777",
         "SLURM_CPU_BIND": "quiet,mask_cpu:0x1",
         "SLURM_MEM_PER_NODE": "100",
         "SLURM_NTASKS": "9",
@@ -58,7 +58,7 @@ def test_an_outer_jobs_variables_and_the_launchers_environment(app: Path) -> Non
     )
     assert done.returncode == 0, done.stderr
     value = value_of(app / "out dir/0")
-    assert value["SLURM_JOB_ID"] not in ("", "77")
+    assert value["SLURM_JOB_ID"] not in ("", "7777777")
     assert value.get("SLURM_CPU_BIND", "none").split(",")[0] in ("none", "quiet")
     assert "mask_cpu:0x1" not in value.get("SLURM_CPU_BIND", "")
     assert value["SLURM_MEM_PER_NODE"] == "1024"
