@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
+from typing import Any, TypeGuard
 
 from zerocfg.diagnostics import Diagnostic, Severity
 
@@ -25,6 +27,22 @@ def stem(gpu: str) -> str:
 
 def is_rate(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf")
+
+
+def are_pairs(value: object) -> TypeGuard[list[list[float]]]:
+    """[[size, time], ...], or none."""
+    return isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 and all(map(is_rate, pair)) for pair in value)
+
+
+def read_object(file: Path) -> dict[str, Any] | str:
+    """The JSON object that the file holds, or why there is none."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as problem:
+        return f"cannot be read: {problem.strerror or problem}"
+    except ValueError as problem:
+        return f"is not JSON: {problem}"
+    return found if isinstance(found, dict) else f"holds {type(found).__name__}, not an object"
 
 
 def refused(file: Path, why: str, hint: str) -> Diagnostic:

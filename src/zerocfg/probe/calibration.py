@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from zerocfg.diagnostics import Diagnostic
 from zerocfg.facts import Detected, HardwareFacts
 from zerocfg.planner.rates import COLLECTIVES
-from zerocfg.probe.cache import cache_folder, is_rate, refused, stem
+from zerocfg.probe.cache import are_pairs, cache_folder, is_rate, read_object, refused, stem
 from zerocfg.probe.links import stored_links
 
 if TYPE_CHECKING:
@@ -76,14 +75,9 @@ def _of_another_number(file: Path, gpu: str) -> Stored:
 
 
 def _read(file: Path, gpu: str) -> Stored:
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as problem:
-        return _refused(file, f"cannot be read: {problem.strerror or problem}")
-    except ValueError as problem:
-        return _refused(file, f"is not JSON: {problem}")
-    if not isinstance(found, dict):
-        return _refused(file, f"holds {type(found).__name__}, not an object")
+    found = read_object(file)
+    if isinstance(found, str):
+        return _refused(file, found)
     if found.get("hardware", gpu) != gpu:
         return _refused(file, f"was measured on {found['hardware']}, and this run is for {gpu}")
     wrong = [name for name, value in found.items() if not _usable(name, value)]
@@ -101,8 +95,7 @@ def _usable(name: str, value: object) -> bool:
     if name == "matmul_tflops":
         return isinstance(value, dict) and all(map(is_rate, value.values()))
     if name in COLLECTIVES:
-        pairs = isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value)
-        return pairs and bool(value) and all(is_rate(number) for pair in value for number in pair)  # type: ignore[attr-defined]
+        return are_pairs(value) and bool(value)
     return is_rate(value) or (name.startswith("stage3_") and value == 0)
 
 
